@@ -192,7 +192,7 @@ def test_the_forward_pass_is_shown_before_it_runs() -> None:
         assert [edge.type for edge in node.inputs] == [edge.type for edge in ran[name].inputs], name
         assert node.sources[0].line == ran[name].sources[0].line, name
     leaves = {node.name for node in traced.nodes if node.kind != "op"}
-    assert {"data", "conv.weight", "norm.running_mean", "head.bias"} <= leaves
+    assert {"data-0", "conv.weight", "norm.running_mean", "head.bias"} <= leaves
     assert expected["Default/network-Classifier/conv-Conv2d/convolution-op0"].inputs[
         1
     ].producer == ("conv.weight")

@@ -34,8 +34,8 @@ export function defaultIndex(shape: readonly number[]): string {
 }
 
 /**
- * The plane `text` names in a tensor of `shape`; empty text, or `...` alone: the default. IndexError
- * says why not.
+ * The plane `text` names in a tensor of `shape`; empty text, or `...` alone: the default.
+ * IndexError says why not.
  */
 export function parseIndex(text: string, shape: readonly number[]): Plane {
   const inside = (index: string): string => index.replace(/^\[/, "").replace(/\]$/, "").trim();

@@ -93,7 +93,12 @@ test("a training that has ended can be looked at, not controlled", async () => {
 });
 
 test("a right click opens the menu at the pointer instead of that of the browser", () => {
-  const event = new MouseEvent("contextmenu", { button: 2, clientX: 7, clientY: 8, cancelable: true });
+  const event = new MouseEvent("contextmenu", {
+    button: 2,
+    clientX: 7,
+    clientY: 8,
+    cancelable: true,
+  });
   expect(openMenuAtPointer(event, LOG, true)).toBe(true);
   expect(event.defaultPrevented).toBe(true);
   expect(nodeMenu.value).toEqual({ path: LOG, isOp: true, x: 7, y: 8 });
