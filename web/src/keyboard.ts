@@ -2,7 +2,7 @@ import type { Command } from "./wire";
 import { dialog, newWatchpoint, openDialog } from "./panels/dialogs";
 import { selectNext } from "./panels/listKeys";
 import { SEARCH_ID } from "./panels/NodeList";
-import { openMenuBeside } from "./state/nodeMenu";
+import { isMenuKey, openMenuBeside } from "./state/nodeMenu";
 import { stepsToRun } from "./state/preferences";
 import {
   command,
@@ -29,7 +29,7 @@ export function listenToKeys(): void {
     )
       return;
     if (event.key === " " && isPressed(event.target)) return;
-    const act = actionOf(event.key);
+    const act = isMenuKey(event) ? showMenu : actionOf(event.key);
     if (act === null) return;
     event.preventDefault();
     act();
@@ -72,6 +72,10 @@ function isPressed(target: EventTarget | null): boolean {
   );
 }
 
+function showMenu(): void {
+  if (place.value.op !== "") openMenuBeside(place.value.op, true);
+}
+
 function actionOf(key: string): (() => void) | null {
   switch (key) {
     case " ":
@@ -99,10 +103,6 @@ function actionOf(key: string): (() => void) | null {
       return () => {
         const { op } = place.value;
         if (op !== "") toggleTick(op, opScope.value === "" ? scopeOf(op) : opScope.value);
-      };
-    case "a":
-      return () => {
-        if (place.value.op !== "") openMenuBeside(place.value.op, true);
       };
     case "c":
       return () => {

@@ -243,7 +243,7 @@ function Picture({
     <svg
       ref={frame}
       class={camera.distance.value}
-      tabIndex={0}
+      tabindex={0}
       role="application"
       aria-label="The executed graph. Arrow keys move, plus and minus zoom, 0 fits. The menu key opens the menu of the selected op."
       data-boxes={scene.boxes.length}

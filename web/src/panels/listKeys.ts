@@ -1,5 +1,6 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
+import { isMenuKey } from "../state/nodeMenu";
 
 type Walk = (by: 1 | -1) => void;
 
@@ -42,7 +43,7 @@ export interface ListKeys {
 
 /** The keys of a list that has the focus; others are left to the page. */
 export function runListKey(event: KeyboardEvent, keys: ListKeys): void {
-  const act = listAction(event.key, keys);
+  const act = isMenuKey(event) ? keys.menu : listAction(event.key, keys);
   if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   event.stopPropagation();
@@ -67,8 +68,6 @@ function listAction(key: string, keys: ListKeys): (() => void) | undefined {
       return keys.choose;
     case "v":
       return keys.tick;
-    case "a":
-      return keys.menu;
     default:
       return undefined;
   }

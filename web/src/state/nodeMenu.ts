@@ -40,6 +40,11 @@ export function openMenuBeside(path: string, isOp: boolean): void {
   });
 }
 
+/** Whether the key opens menus; browsers send the menu key's own event only to some elements. */
+export function isMenuKey({ key, shiftKey }: KeyboardEvent): boolean {
+  return key === "ContextMenu" || key === "a" || (key === "F10" && shiftKey);
+}
+
 /**
  * The menu of the node at the pointer. True if it was opened: not if the browser opened its own
  * menu by a key, which says nothing of the place.
