@@ -211,7 +211,7 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
             class="small"
             onClick={() => command({ command: "to", op: node.name })}
           >
-            <Icon name="to" /> continue to here
+            <Icon name="to" /> run to here
           </button>
         )}
         {!isOver.value && (

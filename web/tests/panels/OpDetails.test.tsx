@@ -87,7 +87,7 @@ test("a live op can be run to and kept, one of a training that has ended cannot"
   serveOp({}, []);
   show(RUN);
   const { unmount } = render(<OpDetails />);
-  await userEvent.click(await screen.findByRole("button", { name: "continue to here" }));
+  await userEvent.click(await screen.findByRole("button", { name: "run to here" }));
   await userEvent.click(screen.getByRole("button", { name: "keep values" }));
   const posts = sent.filter(({ method }) => method === "POST");
   expect(posts.map(({ path }) => path)).toEqual(["/runs/r/control", "/runs/r/keep"]);
@@ -98,5 +98,5 @@ test("a live op can be run to and kept, one of a training that has ended cannot"
   render(<OpDetails />);
   await screen.findByText("log-op0");
   expect(screen.queryByRole("button", { name: "keep values" })).toBeNull();
-  expect(screen.queryByRole("button", { name: "continue to here" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "run to here" })).toBeNull();
 });

@@ -140,11 +140,11 @@ class RankController:
         for part in graphs.expect_ops(trace, held):
             self.session.send(part)
         if trace.problem and not graphs.count:
-            self.session.notice(
-                "forward-not-traced",
+            text = (
                 "the ops of the forward pass are shown when they have run; they cannot be found "
-                f"out before: {trace.problem}",
+                f"out before: {trace.problem}"
             )
+            self.session.notice(slug="forward-not-traced", text=text)
 
     def _set_watchpoints(self, watchpoints: Sequence[WatchpointSpec]) -> None:
         self._parts.previous.forget_statistics(before=self._parts.state.step - 1)
