@@ -42,10 +42,10 @@ class LiveRanks(dict[int, LiveRank]):
         return found
 
     def connected(self, number: int | None = None) -> Sequence[LiveRank]:
-        """The rank of that number, None: all, if connected and not ended; UsageError for a number
-        that never was connected."""
+        """The rank of that number, None: all, if connected; UsageError for a number that never was
+        connected."""
         ranks = self.values() if number is None else (self.find(number),)
-        return [rank for rank in ranks if rank.link is not None and rank.goodbye is None]
+        return [rank for rank in ranks if rank.link is not None]
 
     def demand_connected(self, number: int | None = None) -> Sequence[LiveRank]:
         """The same; UsageError if none is connected."""

@@ -136,6 +136,7 @@ class LiveRun:
             raise UsageError(
                 f"steps must be from 1 to 1000 (got {request.steps})", slug="bad-request"
             )
+        self._need_values("could be kept")
         for rank in self.ranks.demand_connected(request.rank):
             rank.send(Keep(request.ops, request.steps))
 
@@ -159,10 +160,12 @@ class LiveRun:
 
     def need_watchable(self) -> None:
         """UsageError if all ranks have ended. A rank that was lost may connect again."""
+        self._need_values("a watchpoint could be evaluated on")
+
+    def _need_values(self, purpose: str) -> None:
         if self.ranks and all(rank.state == "ended" for rank in self.ranks.values()):
             raise UsageError(
-                f"run {self.id!r} has ended: no tensor is computed any more that a watchpoint "
-                "could be evaluated on",
+                f"run {self.id!r} has ended: it computes no more values that {purpose}",
                 slug="run-ended",
             )
 
