@@ -27,8 +27,8 @@ def possible_target(index: GraphIndex | None, text: str) -> str:
     scopes = [] if index is None else [scope.path for scope in index.scopes if scope.path]
     if not text.startswith(_ROOTS):
         raise UsageError(
-            f"no op or scope matches {text!r}; before the first step only modules are known"
-            f"{_near(text, scopes)}: run a step first, or give the full name",
+            f"no op or scope matches {text!r} in what is known before the first step; run a step "
+            f"first, or give the full name{_near(text, scopes)}",
             slug="no-such-op",
         )
     scope = _forward(text if text.endswith("/") else f"{text.rpartition('/')[0]}/")

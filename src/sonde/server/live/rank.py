@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
 from sonde.server.live.graphs import LiveGraphs
 from sonde.server.live.rank_link import RankLink
@@ -115,6 +116,12 @@ class LiveRank:
 
     async def graph(self, number: int | None) -> GraphIndex:
         """The index of a graph, None: of the one that runs, or ran last; UsageError without it."""
+        if self.state == "waiting" and not self.graphs.infos:
+            raise UsageError(
+                f"rank {self.number} has no graph yet: its first step has not begun; try again "
+                "later",
+                slug="no-such-graph",
+            )
         return await self.graphs.index(number, self._status.graph)
 
     async def target_name(self, text: str) -> str:
