@@ -197,7 +197,7 @@ def test_ranks_and_themes_are_switched_and_remembered(server: Server, browser: B
     page.keyboard.press("s")
     in_state(page, "paused after a step")
     expect(page.get_by_role("tab", name="0", exact=True)).to_have_attribute(
-        "title", "rank 0: paused, step 0"
+        "title", re.compile(r"^rank 0: paused, step 0, client 127\.0\.0\.1:\d+$")
     )
     for each in ranks:
         each.close()
