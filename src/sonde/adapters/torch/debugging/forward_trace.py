@@ -25,6 +25,7 @@ from sonde.adapters.torch.debugging.held_tensors import TorchHeld
 from sonde.debugger.trainee import ForwardTrace
 
 _MOST_SECONDS: Final = 120.0
+_POLL_SECONDS: Final = 0.2
 _MOST_TEXT: Final = 300
 _CHUNK: Final = 1 << 16
 
@@ -62,39 +63,49 @@ class _Waiting:
         self._reader = reader
         self._deliver = deliver
         self._is_stopped = False
+        self._lock = threading.Lock()
+        self._is_reaped = False  # Then its number may belong to another process.
         self._thread = threading.Thread(target=self._wait, name="sonde-trace", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._is_stopped = True
-        with suppress(ProcessLookupError):  # It has ended. Its number is free only after ``_wait``.
-            if self._thread.is_alive():
-                os.kill(self._child, signal.SIGKILL)
+        self._kill()
         self._thread.join()
 
-    def _wait(self) -> None:
-        try:
-            found = _result(self._read())
-        finally:
-            os.close(self._reader)
-            with suppress(ProcessLookupError):
+    def _kill(self) -> None:
+        with self._lock, suppress(ProcessLookupError):
+            if not self._is_reaped:
                 os.kill(self._child, signal.SIGKILL)
+
+    def _wait(self) -> None:
+        data = self._read()
+        os.close(self._reader)
+        if data is None:
+            self._kill()
+        with self._lock:  # The copy has ended, or is about to.
+            self._is_reaped = True
             with suppress(ChildProcessError):  # The program waits for all its children, perhaps.
                 os.waitpid(self._child, 0)
         if not self._is_stopped:
-            self._deliver(found)
+            self._deliver(_result(data))
 
     def _read(self) -> bytes | None:
-        """Everything the copy wrote; None if it took too long."""
+        """Everything the copy wrote; None if it took too long, or was stopped.
+
+        A process that another thread has forked meanwhile may hold the other end of the pipe, which
+        then stays open although the copy has ended.
+        """
         waiting = select.poll()
         waiting.register(self._reader, select.POLLIN | select.POLLHUP)
         end = time.monotonic() + _MOST_SECONDS
         data = bytearray()
-        while waiting.poll(max(end - time.monotonic(), 0.0) * 1e3):
-            chunk = os.read(self._reader, _CHUNK)
-            if not chunk:
-                return bytes(data)
-            data += chunk
+        while time.monotonic() < end and not self._is_stopped:
+            if waiting.poll(_POLL_SECONDS * 1e3):
+                chunk = os.read(self._reader, _CHUNK)
+                if not chunk:
+                    return bytes(data)
+                data += chunk
         return None
 
 
