@@ -20,6 +20,8 @@ import pytest
 from sonde.cli.main import main
 from sonde.cli.serve import _print_addresses, serve
 from sonde.debugger.launch.server_registry import ServerState
+from sonde.server import serving as serving_module
+from sonde.server.serving import ServerOptions
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Welcome
@@ -164,6 +166,37 @@ def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:
         rank.join()
         run = json.loads(server.get("/api/v1/runs/run-1"))
         assert run["ranks"][0]["message"] == "ended with exit code 0"
+
+
+@pytest.mark.document(
+    216,
+    says="`mindinsight start --port {PORT} --enable-debugger True --debugger-port {DEBUGGER_PORT}`",
+    how="`sonde start` with the same options; it is `sonde serve`",
+)
+def test_the_command_of_mindinsight_starts_the_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[ServerOptions] = []
+    monkeypatch.setattr(serving_module, "serve", lambda options, ready: started.append(options))
+    words = ["start", "--port", "8081", "--debugger-port", "50052"]
+    for more in ([], ["--enable-debugger", "True"], ["--enable-debugger", "False"]):
+        assert main([*words, *more]) == 0
+    assert [(each.port, each.rank_port) for each in started] == [
+        (8081, 50052),
+        (8081, 50052),
+        (8081, None),
+    ]
+    assert main([*words, "--enable-debugger", "maybe"]) == 2
+    said = capsys.readouterr().err
+    assert "'--enable-debugger': 'maybe' is not a valid boolean" in said
+    assert said.endswith("try 'sonde start --help' [usage]\n")
+
+
+def test_a_server_without_the_debugger_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_addresses(ServerState.of("127.0.0.1", 8080, None, "secret"))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "sonde: trainings cannot connect: --enable-debugger is False"
+    ]
 
 
 def test_a_taken_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

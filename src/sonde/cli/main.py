@@ -28,7 +28,7 @@ COMMANDS = {
     "compile-check": "Check that the compiled code of a script computes the right values.",
     "profile": "Report where the time of a script goes, and what would make it faster.",
     "debug": "Run an unmodified script under the debugger and control it from a browser.",
-    "serve": "Run the debugger server, to which trainings connect.",
+    "serve": "Run the debugger server, to which trainings connect; also: sonde start.",
     "view": "View dumps in the debugger's page, or check them for bad values.",
     "ctl": "Control the debugger from a terminal or a script.",
     "enable": "Let the environment variables take effect in plain 'python train.py'.",
@@ -43,6 +43,9 @@ COMMANDS = {
 If a command returns a function, that function is called outside click; it returns the exception
 that the user's program raised (see ``cli.script``).
 """
+
+ALIASES = {"start": "serve"}
+"""Other names of commands: MindInsight's users type ``start``."""
 
 EPILOG = """\b
 Examples:
@@ -67,10 +70,11 @@ class CommandGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        known = ALIASES.get(cmd_name, cmd_name)
+        if known not in COMMANDS:
             hint = nearest(cmd_name, COMMANDS, "the commands are")
             raise UsageError(f"{cmd_name!r} is not a command{hint}", slug="usage")
-        name = cmd_name.replace("-", "_")
+        name = known.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"sonde.cli.{name}"), name)
         return command
 
@@ -128,7 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
-        command = " ".join(["sonde", *(word for word in words[:1] if word in COMMANDS)])
+        command = " ".join(
+            ["sonde", *(word for word in words[:1] if word in {*COMMANDS, *ALIASES})]
+        )
         message = error.format_message().rstrip(".")
         return _end_with(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
     except click.ClickException as error:

@@ -165,7 +165,8 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 click.echo(f"{path}:")
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
             gaps = [printable(each.message) for each in problems if each.is_gap]
-            for line in text.hits_lines(page, "; --json prints them", gaps):
+            names = {number: draft.name for number, draft in enumerate(drafts, 1)}
+            for line in text.hits_lines(page, names or None, "; --json prints them", gaps):
                 click.echo(printable(line))
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"

@@ -44,7 +44,8 @@ class DebuggerOptions:
     - ``run``: the id of the run, the same for all ranks of one training;
     - ``script``, ``arguments``: of the program, where ``sys.argv`` does not have them yet;
     - ``world_size``: the number of ranks; 0: as the framework or the launcher says;
-    - ``watchpoints``: the watchpoints that a run starts with.
+    - ``watchpoints``: the watchpoints that a run starts with;
+    - ``trace``: while the training is paused before its first step, find out which ops will run.
     """
 
     host: str = DEFAULT_HOST
@@ -60,6 +61,7 @@ class DebuggerOptions:
     arguments: tuple[str, ...] = ()
     world_size: int = 0
     watchpoints: tuple[WatchpointSpec, ...] = ()
+    trace: bool = True
 
     @property
     def address(self) -> str:
@@ -122,6 +124,7 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
         watchpoints=starting_set(
             tuple(files), recommended=read("SONDE_DEBUGGER_RECOMMENDED", _flag, False)
         ),
+        trace=read("SONDE_DEBUGGER_TRACE", _flag, True),
     )
 
 

@@ -46,6 +46,48 @@ def test_how_a_program_ended_is_shown_in_fields(server: Server) -> None:
     assert fields == [130, "ended from the debugger", True]
 
 
+@pytest.mark.document(
+    257,
+    says="Watch points are for a training that runs",
+    how="adding one to a training that has ended is refused with a line and exit code 2",
+)
+def test_watchpoints_of_a_training_that_has_ended_are_refused(server: Server) -> None:
+    path = "/runs/mine/watchpoints"
+    with RankConversation(server) as rank:
+        server.post(path, OVERFLOW)
+        rank.send(Goodbye(0, ""))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "ended")
+        for method, where, body in (
+            ("POST", path, OVERFLOW),
+            ("PUT", f"{path}/1", OVERFLOW),
+            ("PUT", f"{path}/file", {"watchpoints": [OVERFLOW], "version": 1}),
+            ("POST", f"{path}/recommended", None),
+            ("POST", "/runs/mine/keep", {"ops": ["relu"]}),
+        ):
+            status, problem = server.ask(method, where, body)
+            assert (status, problem["slug"]) == (409, "run-ended"), where
+        assert len(server.get(path)["watchpoints"]) == 1
+
+
+def test_watchpoints_may_be_set_while_a_training_is_not_connected(server: Server) -> None:
+    with RankConversation(server):
+        pass
+    server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "lost")
+    server.post("/runs/mine/watchpoints", OVERFLOW)
+
+
+@pytest.mark.document(
+    228,
+    says="`Client IP`: address and port of the training script process",
+    how="in the *Run* panel and at the top of the page, and in `sonde ctl status`",
+)
+def test_the_address_of_a_rank_is_that_of_its_connection(server: Server) -> None:
+    with RankConversation(server) as rank:
+        host, port = rank.raw.getsockname()
+        [found] = server.get("/runs/mine")["ranks"]
+        assert found["address"] == f"{host}:{port}"
+
+
 def test_hits_are_in_execution_order_inputs_and_parameters_first(server: Server) -> None:
     nodes = sample_graph(2)
     fake = FakeRank(server.rank_port, run="other", nodes=nodes)

@@ -148,6 +148,14 @@ class TorchAdapter:
         """The scope of a module, once known."""
         return self._scopes.name_of(module)
 
+    def innermost_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """The known modules without modules inside them, by their scopes."""
+        for _, root in self._scopes.roots():
+            for module in root.modules():
+                scope = self._scopes.name_of(module)
+                if scope is not None and next(module.children(), None) is None:
+                    yield scope, module
+
     def abandon_in_child(self) -> None:
         """Stop observing, in a forked child: files and threads are the parent's."""
         self.observer.is_suspended = True

@@ -14,10 +14,12 @@ from typing import Final
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.launch.server_registry import access_to
 from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.trainee import ForwardTrace
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.wire import rank as messages
 from sonde.wire.shapes import Hit, LossPoint
 
+SessionEvent = ServerEvent | ForwardTrace
 _log = logging.getLogger("sonde.debugger")
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
@@ -25,22 +27,22 @@ _NEVER: Final = -inf
 
 
 class Inbox:
-    """Messages of the server that were not read yet. The link's thread calls ``put``; all other
-    methods are used from the training thread."""
+    """Messages that were not read yet, of the server and of the thread that traces the network.
+    These threads call ``put``; all other methods are used from the training thread."""
 
     def __init__(self) -> None:
-        self._events: deque[ServerEvent] = deque()
+        self._events: deque[SessionEvent] = deque()
         self._arrival = threading.Condition()
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
-    def put(self, event: ServerEvent) -> None:
+    def put(self, event: SessionEvent) -> None:
         with self._arrival:
             self._events.append(event)
             self._arrival.notify()
 
-    def take(self) -> ServerEvent | None:
+    def take(self) -> SessionEvent | None:
         """The oldest message; None if there is none."""
         return self._events.popleft() if self._events else None
 
@@ -116,6 +118,10 @@ class ServerSession:
         _log.debug("from the debugger server: %s", type(event).__name__)
         self.inbox.put(event)
         self._interrupt(event)
+
+    def tell(self, trace: ForwardTrace) -> None:
+        """Let the training thread show ``trace``; called in any thread."""
+        self.inbox.put(trace)
 
     def wait(self) -> bool:
         """Wait for a message; False if the server has been absent for ``lost_seconds``."""

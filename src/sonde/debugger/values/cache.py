@@ -6,7 +6,7 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
@@ -17,6 +17,9 @@ from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.trainee import Held
 from sonde.debugger.values.graphs import gradient_name
 
+COMPARED_STEPS: Final = 2
+"""Steps of what was only shown, or paused at, that are cached: to compare it with the step before.
+"""
 SlotKey = tuple[str, Io, int]
 """One input or output of an op: op, input or output, slot."""
 
@@ -137,6 +140,10 @@ class ValueRecorder:
             else:
                 self._ops[text] = (OpPattern.parse(text), steps)
 
+    def keep_parameter(self, name: str) -> None:
+        """Cache the last steps of a parameter or gradient, so that two steps can be compared."""
+        self._parameters.setdefault(name, COMPARED_STEPS)
+
     def reserve(self, nbytes: int) -> None:
         """Reserve ``nbytes`` of the budget for values that are copied elsewhere."""
         self.values.set_budget(max(self._budget - nbytes, 0))
@@ -146,7 +153,7 @@ class ValueRecorder:
 
     def record(self, call: OpCall) -> None:
         """Cache the inputs and outputs of ``call``; values that are cached are not copied again."""
-        steps = max(self._steps_of(call.node), 1)
+        steps = max(self._steps_of(call.node), COMPARED_STEPS)
         if call.step != self._step:
             self._step = call.step
             self._known.clear()

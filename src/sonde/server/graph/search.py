@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.graph import but_gradients
+from sonde.core.graph import GRADIENTS, but_gradients
 from sonde.core.operators.patterns import OpPattern, parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
@@ -179,18 +179,19 @@ def find_op(index: GraphIndex, text: str) -> str:
 
 
 def find_target(index: GraphIndex, text: str) -> str:
-    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path or the end of its
-    path; the path of a scope ends with ``/``. Raises as ``find_op``."""
+    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path, the end of its
+    path, or the path of its module (``layers.0``); the path of a scope ends with ``/``. Raises as
+    ``find_op``."""
     wanted = text.strip("/").lower()
     is_scope = text.endswith("/")
     if not is_scope and (text in index.numbers or _ending(index, wanted)):
         return find_op(index, text)
-    paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
-        scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
-    ]
+    paths = (
+        [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"]
+        or [path for path in _scope_paths(index) if f"/{path}".lower().endswith(f"/{wanted}/")]
+        or [path for path in _scope_paths(index) if _is_module(path, text)]
+    )
     own = but_gradients(paths)
-    if not paths:
-        own = but_gradients(scope.path for scope in index.scopes if _is_module(scope.path, text))
     if len(own) == 1:
         return own[0]
     if not is_scope and not paths:
@@ -198,13 +199,26 @@ def find_target(index: GraphIndex, text: str) -> str:
     raise _no_match("scope", paths, text, advice="give the full path")
 
 
+def _scope_paths(index: GraphIndex) -> Iterator[str]:
+    return (scope.path for scope in index.scopes)
+
+
+def module_path(scope: str) -> str:
+    """The path of the module that a scope of the forward pass belongs to: ``layers.0`` for
+    ``Default/network-Net/layers-Sequential/0-Block/``; empty if it is a network itself, or none."""
+    parts = scope.strip("/").split("/")[2:]
+    if scope.startswith(GRADIENTS) or not all("-" in part for part in parts):
+        return ""
+    return ".".join(part.rpartition("-")[0] for part in parts)
+
+
 def _is_module(path: str, text: str) -> bool:
     """Whether a scope is that of the module ``text``, such as ``layers.0.attn`` or ``Linear``."""
     parts = parts_of(path.rstrip("/"))
     if not parts or not path.rstrip("/").endswith(parts[-1].label):
         return False
-    names = [part.name for part in parts]
-    modules = text.split(".")
+    names = [part.name.lower() for part in parts]
+    modules = text.lower().split(".")
     return names[-len(modules) :] == modules or parts[-1].cls == text
 
 

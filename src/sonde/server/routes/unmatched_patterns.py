@@ -29,7 +29,7 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
     is_known = False
     if draft.ops:
         async for index in _graphs(run, draft.ranks):
-            is_known = True
+            is_known |= index.whole  # Before the first step has ended not all ops are known.
             await asyncio.to_thread(search.look, index)  # Many patterns times many nodes.
             if not search.useless:
                 break
@@ -37,7 +37,7 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
         return ""
     if not is_known:
         return (
-            "no op is known before the first step, so it is not known yet whether "
+            "not all ops are known before the first step has ended, so it is not known yet whether "
             f"{_words(search.useless)} matches"
         )
     if search.unmatched:
