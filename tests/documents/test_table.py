@@ -2,12 +2,6 @@
 
 from tests.documents.table import DOCUMENTS, INDEX, PAGE, all_proofs, index, page
 
-AWAITED = {
-    *(43, 48, 53, 55, 57, 59, 114, 117, 123, 130, 134, 140, 171, 172),
-    *(216, 217, 218, 221, 225, 227, 228, 236, 238, 239, 246, 257),
-}
-"""Items whose proofs are still to come."""
-
 
 def test_the_page_shows_the_tests_of_today() -> None:
     assert PAGE.read_text() == page(), "write it anew: python -m tests.documents.table"
@@ -24,9 +18,5 @@ def test_items_have_numbers_of_the_documents() -> None:
 
 
 def test_every_item_of_the_documents_is_proved() -> None:
-    missing = set(range(1, 259)) - set(all_proofs()) - AWAITED
+    missing = set(range(1, 259)) - set(all_proofs())
     assert missing == set()
-
-
-def test_no_item_that_is_proved_is_awaited() -> None:
-    assert AWAITED & set(all_proofs()) == set(), "take it out of AWAITED"
