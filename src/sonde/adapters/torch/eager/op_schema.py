@@ -21,6 +21,7 @@ _MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
     "aten::batch_norm_with_update": ("running_mean", "running_var"),
     "aten::_batch_norm_with_update": ("running_mean", "running_var"),
     "aten::mkldnn_rnn_layer_backward": ("workspace",),
+    "fsdp::all_gather_copy_in": ("all_gather_output",),
 }
 _REARRANGING = frozenset(
     f"aten::{name}"

@@ -35,7 +35,7 @@ from sonde.adapters.torch.eager.naming.holders import (
     find_holder,
     instance_name,
 )
-from sonde.adapters.torch.eager.naming.wrappers import layers_of, unwrap, wrapped
+from sonde.adapters.torch.eager.naming.wrappers import class_name, layers_of, unwrap, wrapped
 from sonde.core.graph import GRADIENTS, Phase
 
 ROOT = "Default"
@@ -209,7 +209,7 @@ class ScopeRegistry:
             return
         holder = self._holder(module, place, frame)
         instance = _instance(holder)
-        base = f"{ROOT}/{instance}-{_label(holder.module)}"
+        base = f"{ROOT}/{instance}-{class_name(holder.module)}"
         name = self._names.free(base, self._built.names(place))
         self._add_tree(holder.module, name, "", is_firm=holder.name is not None)
         self._add_root_name(name, holder.module)
@@ -244,15 +244,15 @@ class ScopeRegistry:
         for attribute, child in unwrap(caller)._modules.items():
             if child is module:
                 path = _join(parent.path, attribute)
-                name = f"{scope}/{attribute}-{_label(module)}"
+                name = f"{scope}/{attribute}-{class_name(module)}"
                 self._add_tree(module, name, path, is_firm=parent.is_firm)
                 return
         slot = self._built.reuse(place, module, parent.turn, lambda slot: True)
         if slot is None and self._find_in_roots(module):
             return
         if slot is None:
-            attribute = attribute_holding(caller, module) or type(module).__name__.lower()
-            name = self._names.free(f"{scope}/{attribute}-{_label(module)}")
+            attribute = attribute_holding(caller, module) or class_name(module).lower()
+            name = self._names.free(f"{scope}/{attribute}-{class_name(module)}")
             self._names.reserve(name)
             slot = self._built.add(place, module, name, attribute, parent.turn)
         self._add_built(module, slot, _join(parent.path, slot.instance))
@@ -265,7 +265,7 @@ class ScopeRegistry:
             known.slot = None  # The module that had the slot before, not yet collected.
         elif known is not None and holder is not module:
             scope = slot.name.rpartition("/")[0]
-            slot.name = self._names.free(f"{scope}/{slot.instance}-{_label(module)}")
+            slot.name = self._names.free(f"{scope}/{slot.instance}-{class_name(module)}")
         self._add_tree(module, slot.name, path, is_firm=False)
         self._modules[id(module)].slot = slot
 
@@ -300,7 +300,7 @@ class ScopeRegistry:
                 waiting.append((inner, name, path))
                 continue
             children = [
-                (child, f"{name}/{attribute}-{_label(child)}", _join(path, attribute))
+                (child, f"{name}/{attribute}-{class_name(child)}", _join(path, attribute))
                 for attribute, child in here._modules.items()
                 if child is not None
             ]
@@ -332,10 +332,6 @@ class ScopeRegistry:
 def _instance(holder: Holder) -> str:
     is_loss = isinstance(unwrap(holder.module), private.LossModule)
     return instance_name(holder.name, is_loss=is_loss)
-
-
-def _label(module: nn.Module) -> str:
-    return type(unwrap(module)).__name__
 
 
 def _join(path: str, attribute: str) -> str:
