@@ -405,12 +405,13 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
         It begins inside a module, or with an op on a tensor that requires a gradient. Earlier ops
         make data and initial weights. ``detach`` begins no step: copying a module calls it to read
-        a weight's ``data``.
+        a weight's ``data``. Nor do tensors on the meta device, which have no values: FSDP2 splits
+        weights there.
         """
         if self.scopes.is_inside_module or (
             torch.is_grad_enabled()
             and func is not _DETACH
-            and any(tensor.requires_grad for tensor in tensors_in(args))
+            and any(each.requires_grad and each.device.type != "meta" for each in tensors_in(args))
         ):
             self.begin_at_once()
         return self._has_started

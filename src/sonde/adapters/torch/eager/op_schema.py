@@ -41,6 +41,7 @@ _REARRANGING = frozenset(
 )
 _FUNCTIONAL_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 _COLLECTIVES = ("c10d", *_FUNCTIONAL_COLLECTIVES)
+_WAIT = "wait_tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class OpInfo:
 
     ``rearranges``: if the one output has as many elements as the first input, they are the same
     elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
-    other ops, or code that is not an op, will fill. ``workspaces`` are the slots of outputs that
+    other ops, or code that is not an op, will fill, such as a collective that has begun. ``workspaces`` are the slots of outputs that
     only the op's own backward reads; their values mean nothing elsewhere. ``is_pending``: the op
     begins a collective, and its outputs must not be read before ``wait_tensor``.
     """
@@ -96,6 +97,12 @@ def op_info(func: Any) -> OpInfo:
         names = {argument.name for argument in schema.arguments}
         overwrites |= {each for each in names if each.startswith("output")}
         writes |= overwrites | names & {"tensors"}
+    is_pending = False
+    if namespace in _FUNCTIONAL_COLLECTIVES:
+        is_pending = name != _WAIT
+        if name == _WAIT:  # The collective writes it, until the wait is over.
+            overwrites.add(schema.arguments[0].name)
+            writes |= overwrites
     op_type = _type_name(namespace, name)
     if op_type.removeprefix("_foreach_") in OVERWRITING and schema.arguments:
         overwrites.add(schema.arguments[0].name)
@@ -104,10 +111,10 @@ def op_info(func: Any) -> OpInfo:
         arguments=tuple(argument.name for argument in schema.arguments),
         writes=frozenset(writes),
         is_collective=namespace in _COLLECTIVES,
-        fills=op_type not in ALLOCATING,
+        fills=op_type not in ALLOCATING and not is_pending,
         rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
         workspaces=WORKSPACES.get(op_type, ()),
-        is_pending=namespace in _FUNCTIONAL_COLLECTIVES and name != "wait_tensor",
+        is_pending=is_pending,
         overwrites=frozenset(overwrites),
     )
 
