@@ -94,6 +94,11 @@ set_eval_frame: Callable[[Any], Any] = _eval_frame.set_eval_frame
 """Sets the function that compiles frames, None for none; returns the previous one."""
 
 
+_call_state: Callable[[], AbstractContextManager[None]] = getattr(  # noqa: B009
+    torch._C, "_RestorePythonTLSSnapshot"
+)
+
+
 @contextmanager
 def as_without_mode(devices: Iterable[str], *, records: bool) -> Iterator[None]:
     """Run the ops of this block, inside a dispatch mode, as torch runs them outside: while a mode
@@ -102,7 +107,7 @@ def as_without_mode(devices: Iterable[str], *, records: bool) -> Iterator[None]:
     Autocast is on again for those of ``devices`` for which the program has it on, and with
     ``records`` autograd is. For an op that the program itself has called, not another op.
     """
-    with torch._C._RestorePythonTLSSnapshot():  # The state in which the program called the op.
+    with _call_state():  # The state in which the program called the op.
         cast = [device for device in devices if torch.is_autocast_enabled(device)]
     keys = [getattr(torch._C.DispatchKey, f"Autocast{device.upper()}", None) for device in cast]
     if records:

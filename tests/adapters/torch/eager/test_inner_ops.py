@@ -38,6 +38,15 @@ def bilinear() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return nn.Bilinear(8, 8, 3), (torch.randn(4, 8), torch.randn(4, 8))
 
 
+class Inverting(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.pinv(x)  # type: ignore[no-any-return]
+
+
+def inverting() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    return Inverting(), (torch.randn(6, 4),)
+
+
 class Custom(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +83,7 @@ def results_of(net: nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[torch.T
 
 
 @pytest.mark.parametrize(
-    "network", [encoder_layer, encoder, attention, lstm, gru, bilinear, custom_op]
+    "network", [encoder_layer, encoder, attention, lstm, gru, bilinear, inverting, custom_op]
 )
 def test_a_network_without_gradients_computes_the_same_in_and_outside_of_steps(
     network: Network, matcher: str

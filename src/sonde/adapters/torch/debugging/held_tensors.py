@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry, parameters_of
 from sonde.adapters.torch.eager.naming.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
@@ -46,7 +47,9 @@ class TorchHeld:
         return None if gradient is None else TorchView(gradient)
 
 
-_GONE = torch.empty(0)
+# This module may be imported inside modes of the program.
+with private.unobserved():
+    _GONE = torch.empty(0, device="cpu")
 
 
 class TorchSnapshot:

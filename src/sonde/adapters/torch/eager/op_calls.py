@@ -20,6 +20,7 @@ _CALLING_OTHERS = frozenset(
         "aten::_native_multi_head_attention",
         "aten::_transformer_encoder_layer_fwd",
         "aten::_trilinear",
+        "aten::linalg_pinv",
     )
 )
 """The ops of torch whose kernels call ops that autocast casts for. Only the program calls them, no

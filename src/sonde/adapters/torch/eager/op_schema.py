@@ -51,9 +51,10 @@ class OpInfo:
 
     ``rearranges``: if the one output has as many elements as the first input, they are the same
     elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
-    other ops, or code that is not an op, will fill, such as a collective that has begun. ``workspaces`` are the slots of outputs that
-    only the op's own backward reads; their values mean nothing elsewhere. ``is_pending``: the op
-    begins a collective, and its outputs must not be read before ``wait_tensor``.
+    other ops, or code that is not an op (a collective that has begun), will fill. ``workspaces``
+    are the slots of outputs that only the op's own backward reads; their values mean nothing
+    elsewhere. ``is_pending``: the op begins a collective, and its outputs must not be read before
+    ``wait_tensor``.
     """
 
     type: str
