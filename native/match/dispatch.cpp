@@ -8,7 +8,6 @@ namespace sonde_match {
 
 namespace {
 
-PyObject* op_name;
 PyObject* full_name;
 PyObject* foreach_prefix;
 
@@ -68,7 +67,7 @@ class WriteCount {
   Owned written_;
 };
 
-// Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
+// Calls an op as torch does; of an OpOverload the function inside, which has no Python frame for most.
 // Other ops run Python code, which dynamo must not compile while they run here.
 Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type.get()) {
@@ -79,8 +78,8 @@ Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs)
     Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), compiler.get()));
     return result;
   }
-  const Owned op = sonde_tensor::attribute(func, op_name);
-  return Owned::take(op ? PyObject_Call(op.get(), args, kwargs) : nullptr);
+  const Owned function = Owned::take(PyObject_CallOneArg(self->function_of.get(), func));
+  return Owned::take(function ? PyObject_Call(function.get(), args, kwargs) : nullptr);
 }
 
 // An op that is not matched here: Python matches or learns it; it is run from here, so that the traceback of
@@ -133,7 +132,9 @@ Owned begin_late(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, 
   if (!restore_written(self, node, tensors, run)) return {};
   const Owned begun = Owned::take(PyObject_CallFunctionObjArgs(
       self->before_op.get(), func, args, kwargs ? kwargs : Py_None, nullptr));
-  if (!begun || !PyTuple_Check(begun.get()) || !run->inputs_before) return Owned::share(begun.get());
+  if (!begun || !PyTuple_Check(begun.get()) || PyTuple_GET_SIZE(begun.get()) != 4 ||
+      !run->inputs_before)
+    return Owned::share(begun.get());
   return Owned::take(PyTuple_Pack(4, PyTuple_GET_ITEM(begun.get(), 0),
                                   PyTuple_GET_ITEM(begun.get(), 1),
                                   PyTuple_GET_ITEM(begun.get(), 2), run->inputs_before.get()));
@@ -264,10 +265,9 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
 }
 
 bool make_op_name() {
-  op_name = PyUnicode_InternFromString("_op");
   full_name = PyUnicode_InternFromString("_name");
   foreach_prefix = PyUnicode_InternFromString("aten::_foreach_");
-  return op_name && full_name && foreach_prefix;
+  return full_name && foreach_prefix;
 }
 
 }  // namespace sonde_match

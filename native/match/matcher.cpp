@@ -15,33 +15,86 @@ namespace sonde_match {
 
 namespace {
 
-// The fields that may be part of a reference cycle: the adapter's functions, and the nodes.
-constexpr Owned MatcherFields::*kCyclic[] = {
-    &MatcherFields::before_op,     &MatcherFields::bind_inputs,   &MatcherFields::inputs_match,
-    &MatcherFields::find_wants,      &MatcherFields::emit_leaves, &MatcherFields::keep_written,
-    &MatcherFields::restore_written, &MatcherFields::op_raised, &MatcherFields::after_op,
-    &MatcherFields::emit_op,     &MatcherFields::failed, &MatcherFields::scope,
-    &MatcherFields::uncounted_writes, &MatcherFields::count_writes,
-    &MatcherFields::gone,        &MatcherFields::describe_site, &MatcherFields::meet_input,
-    &MatcherFields::complete_node};
+// Empties the tables of a step.
+void forget_step(Matcher* self) {
+  stop_watching(self);
+  self->fresh.clear();
+  self->current.clear();
+  self->impl.clear();
+  self->sequence.clear();
+  self->leaf_refs.clear();
+  self->is_reshaped = 0;
+  if (self->met_leaves) PySet_Clear(self->met_leaves.get());
+  drop_provisional(self);
+}
 
+// The fields that are objects of Python.
+constexpr Owned MatcherFields::*kObjects[] = {
+    &MatcherFields::tensor_type,     &MatcherFields::parameter_type,
+    &MatcherFields::overload_type,   &MatcherFields::untyped_storage,
+    &MatcherFields::sequence_number, &MatcherFields::getframe,
+    &MatcherFields::before_op,       &MatcherFields::bind_inputs,
+    &MatcherFields::inputs_match,    &MatcherFields::find_wants,
+    &MatcherFields::emit_leaves,     &MatcherFields::keep_written,
+    &MatcherFields::restore_written, &MatcherFields::op_raised,
+    &MatcherFields::after_op,        &MatcherFields::emit_op,
+    &MatcherFields::failed,          &MatcherFields::uncounted_writes,
+    &MatcherFields::count_writes,    &MatcherFields::set_eval_frame,
+    &MatcherFields::autograd_node,   &MatcherFields::engine_code,
+    &MatcherFields::function_of,     &MatcherFields::op_writes,
+    &MatcherFields::describe_site,   &MatcherFields::meet_input,
+    &MatcherFields::complete_node,   &MatcherFields::scope,
+    &MatcherFields::gone};
+
+int visit_site(const CallSite& site, visitproc visit, void* arg) {
+  for (const Owned* field : {&site.description, &site.func, &site.op, &site.scope, &site.code})
+    if (int stop = field->visit(visit, arg)) return stop;
+  for (const Owned& object : site.key_objects)
+    if (int stop = object.visit(visit, arg)) return stop;
+  return 0;
+}
+
+// Every reference that the matcher owns is visited: one that is not would count as a reference from
+// outside, and a capture that has ended would be kept for ever.
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
-  for (auto field : kCyclic)
+  for (auto field : kObjects)
     if (int stop = (self->*field).visit(visit, arg)) return stop;
+  if (int stop = self->every_op.visit(visit, arg)) return stop;
+  if (int stop = self->met_leaves.visit(visit, arg)) return stop;
+  // Weak references refer to `gone`, and so to the matcher.
+  for (const auto& watcher : self->watchers)
+    if (int stop = watcher.first.visit(visit, arg)) return stop;
+  for (const auto& each : self->lasting)
+    if (int stop = each.second.visit(visit, arg)) return stop;
+  for (const auto& each : self->sites)
+    if (int stop = visit_site(*each.second, visit, arg)) return stop;
+  for (const auto& each : self->writing_ops)
+    if (int stop = each.second.first.visit(visit, arg)) return stop;
+  for (const OwnedNode& node : self->provisional)
+    if (int stop = node.visit(visit, arg)) return stop;
   return self->at.visit(visit, arg);
 }
 
 int Matcher_clear(Matcher* self) {
-  for (auto field : kCyclic) (self->*field).reset();
+  // The tables hold borrowed references to what is released here.
+  forget_step(self);
+  for (auto field : kObjects) (self->*field).reset();
+  self->every_op.reset();
   self->at.reset();
+  decltype(self->lasting) lasting;
+  lasting.swap(self->lasting);
+  decltype(self->sites) sites;
+  sites.swap(self->sites);
+  decltype(self->writing_ops) writing_ops;
+  writing_ops.swap(self->writing_ops);
   return 0;
 }
 
 void Matcher_dealloc(Matcher* self) {
   PyObject_GC_UnTrack(self);
-  stop_watching(self);
-  self->lasting.clear();
+  Matcher_clear(self);
   static_cast<MatcherFields*>(self)->~MatcherFields();
+  --living.matchers;
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -49,6 +102,7 @@ PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
   Matcher* self = static_cast<Matcher*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   new (static_cast<MatcherFields*>(self)) MatcherFields();
+  ++living.matchers;
   self->scope = Owned::share(Py_None);
   self->met_leaves = Owned::take(PySet_New(nullptr));
   if (!self->met_leaves) {
@@ -86,6 +140,7 @@ const Field kFields[] = {
     {"set_eval_frame", &MatcherFields::set_eval_frame},
     {"autograd_node", &MatcherFields::autograd_node},
     {"engine_code", &MatcherFields::engine_code},
+    {"function_of", &MatcherFields::function_of},
     {"op_writes", &MatcherFields::op_writes},
     {"describe_site", &MatcherFields::describe_site},
     {"meet_input", &MatcherFields::meet_input},
@@ -233,15 +288,7 @@ PyObject* Matcher_now(Matcher* self, PyObject*) {
 }
 
 PyObject* Matcher_forget(Matcher* self, PyObject*) {
-  stop_watching(self);
-  self->fresh.clear();
-  self->current.clear();
-  self->impl.clear();
-  self->sequence.clear();
-  self->leaf_refs.clear();
-  self->is_reshaped = 0;
-  PySet_Clear(self->met_leaves.get());
-  drop_provisional(self);
+  forget_step(self);
   Py_RETURN_NONE;
 }
 

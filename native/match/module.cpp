@@ -6,7 +6,6 @@
 #include "matcher.h"
 #include "tensor_ref.h"
 
-
 namespace {
 
 // For every op under a mode, torch calls a Python function that searches a registry for a rule of
@@ -35,11 +34,19 @@ PyObject* rule_finder(PyObject*, PyObject* args) {
   return PyCFunction_New(&find_rule_method, args);
 }
 
+// living() -> (matchers, nodes, fast paths)
+PyObject* living_objects(PyObject*, PyObject*) {
+  const sonde_match::Living& living = sonde_match::living;
+  return Py_BuildValue("(nnn)", living.matchers, living.nodes, living.paths);
+}
+
 PyMethodDef module_methods[] = {
     {"probe", sonde_tensor::probe, METH_VARARGS,
      "Find out how to read tensors directly; see tensor.h."},
     {"learn_ref_layout", sonde_match::learn_ref_layout, METH_VARARGS,
      "Find the fields of TensorRef and StepInput; see tensor_ref.h."},
+    {"living", living_objects, METH_NOARGS,
+     "How many matchers, nodes and fast paths exist; for tests."},
     {"rule_finder", rule_finder, METH_VARARGS, "Answers torch for our mode; see find_rule."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -187,7 +187,7 @@ Made add_outputs(Matcher* self, Node* node, const Tensors& tensors, PyObject* re
                  std::vector<PyObject*>* results, std::vector<uintptr_t>* keys) {
   if (result != Py_None && flatten(self, result, *results) == Flat::kOdd) return Made::kNotHere;
   if (has_nested_list(result)) return Made::kNotHere;
-  std::vector<uintptr_t> made, written, changed;
+  std::vector<uintptr_t> made, written, written_keys, changed;
   for (PyObject* tensor : *results) {
     made.push_back(0);
     if (!sonde_tensor::impl_of(tensor, &made.back())) return Made::kError;
@@ -197,6 +197,7 @@ Made add_outputs(Matcher* self, Node* node, const Tensors& tensors, PyObject* re
     if (static_cast<size_t>(slot) >= tensors.items.size()) return Made::kNotHere;
     PyObject* tensor = tensors.items[static_cast<size_t>(slot)];
     if (!sonde_tensor::impl_of(tensor, &written.back())) return Made::kError;
+    written_keys.push_back(tensors.keys[static_cast<size_t>(slot)]);
     if (std::find(made.begin(), made.end(), written.back()) != made.end()) continue;
     node->returned.push_back(slot);
     results->push_back(tensor);
@@ -214,7 +215,8 @@ Made add_outputs(Matcher* self, Node* node, const Tensors& tensors, PyObject* re
     const uintptr_t key = (*keys)[i];
     const bool is_known = contains(tensors.keys, key) || contains(changed, key) ||
                           self->current.count(key) != 0;
-    const bool is_change = contains(written, made[i]) && !contains(changed, key);
+    const bool is_change =
+        (contains(written, made[i]) || contains(written_keys, key)) && !contains(changed, key);
     const int kind = is_change ? sonde::kWritten : is_known ? kAlias : kFresh;
     changed.push_back(key);
     Geometry geometry;

@@ -12,7 +12,7 @@ import dataclasses
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -42,10 +42,14 @@ NEEDED = (
     "torch._C:DisableTorchFunction",
     "torch._C:TensorBase.numpy",
     "torch._C:_DisableTorchDispatch",
+    "torch._C:_RestorePythonTLSSnapshot",
+    "torch._C:_SetExcludeDispatchKeyGuard",
     "torch._C:_TorchDispatchModeKey",
     "torch._C:_autograd._get_sequence_nr",
     "torch._C:_current_autograd_node",
     "torch._C:_current_graph_task_id",
+    "torch._C:_dispatch_has_kernel_for_dispatch_key",
+    "torch._C:_dispatch_kernel_for_dispatch_key_is_fallthrough",
     "torch._C:_get_dispatch_mode",
     "torch._C:_increment_version",
     "torch._C:_storage_Use_Count",
@@ -88,6 +92,41 @@ without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTor
 
 set_eval_frame: Callable[[Any], Any] = _eval_frame.set_eval_frame
 """Sets the function that compiles frames, None for none; returns the previous one."""
+
+
+_call_state: Callable[[], AbstractContextManager[None]] = getattr(  # noqa: B009
+    torch._C, "_RestorePythonTLSSnapshot"
+)
+
+
+@contextmanager
+def as_without_mode(devices: Iterable[str], *, records: bool) -> Iterator[None]:
+    """Run the ops of this block, inside a dispatch mode, as torch runs them outside: while a mode
+    runs an op, torch keeps off what comes before modes.
+
+    Autocast is on again for those of ``devices`` for which the program has it on, and with
+    ``records`` autograd is. For an op that the program itself has called, not another op.
+    """
+    with _call_state():  # The state in which the program called the op.
+        cast = [device for device in devices if torch.is_autocast_enabled(device)]
+    keys = [getattr(torch._C.DispatchKey, f"Autocast{device.upper()}", None) for device in cast]
+    if records:
+        keys += [torch._C.DispatchKey.AutogradFunctionality, torch._C.DispatchKey.ADInplaceOrView]
+    with ExitStack() as stack:
+        for key in keys:
+            if key is not None:
+                stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
+
+
+def has_autograd_kernel(op: Any, devices: Iterable[str]) -> bool:
+    """Whether ``op`` records its gradient itself; else the ops that it calls record theirs."""
+    keys = ("Autograd", "CompositeImplicitAutograd", *(f"Autograd{x.upper()}" for x in devices))
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+        and not torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough(op.name(), key)
+        for key in keys
+    )
 
 
 def answer_for_mode(

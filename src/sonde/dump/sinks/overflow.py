@@ -155,7 +155,8 @@ class OverflowDump:
 
     def write(self, call: OpCall) -> None:
         for view in (*call.inputs, *call.outputs):
-            if not view.has_countable_values and view.nbytes:
+            # The result of a collective is judged when the program has waited for it.
+            if view.is_filled and view.nbytes and not view.has_countable_values:
                 text = f"{call.node.name} {view.io} {view.slot}: {view.problem}"
                 self._coverage.add(Gap("unreadable_tensors", text, call.step))
         found = self._tracker.look(call)

@@ -171,7 +171,7 @@ class TensorDump(Sink):
         self._files.running.add(len(text))
 
     def _skip(self, node: OpNode, view: TensorView, problem: str) -> None:
-        if view.is_filled and problem not in self._skipped:
+        if view.is_filled and view.nbytes and problem not in self._skipped:
             self._skipped.add(problem)
             self._report(
                 f"sonde: {node.name} {view.io} {view.slot} is not dumped: {problem}; "

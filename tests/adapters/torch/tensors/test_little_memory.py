@@ -64,7 +64,6 @@ def test_a_training_with_little_address_space_left_ends_as_without_sonde(tmp_pat
 def test_memory_is_scarce_when_little_is_left_or_much_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(free_memory, "_keep_heap_small", lambda: None)
     for left, waiting, scarce in (
         (None, 2**40, False),
         (2**30, 2**20, False),

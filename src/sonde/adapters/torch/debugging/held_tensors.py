@@ -47,7 +47,9 @@ class TorchHeld:
         return None if gradient is None else TorchView(gradient)
 
 
-_GONE = torch.empty(0)
+# This module may be imported inside modes of the program.
+with private.unobserved():
+    _GONE = torch.empty(0, device="cpu")
 
 
 class TorchSnapshot:

@@ -15,12 +15,13 @@ from typing import Final
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_calls import function_of
 from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
 from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
-INTERFACE: Final = 5
+INTERFACE: Final = 6
 """Increased with every change of the native module's Python interface.
 
 ``native/generate_constants.py`` compiles it into the module; a module with another number is not
@@ -72,7 +73,7 @@ def add_node(native: ModuleType, record: OpRecord) -> None:
     record.native = native.Node(
         record,
         func,
-        func._op if type(func) is private.OpOverload else func,
+        function_of(func) if type(func) is private.OpOverload else func,
         record.scope,
         record.depth,
         record.code,

@@ -35,7 +35,7 @@ from sonde.adapters.torch.eager.naming.holders import (
     find_holder,
     instance_name,
 )
-from sonde.adapters.torch.eager.naming.wrappers import layers_of, unwrap, wrapped
+from sonde.adapters.torch.eager.naming.wrappers import class_name, layers_of, unwrap, wrapped
 from sonde.core.graph import GRADIENTS, Phase
 from sonde.core.mindspore.program_settings import PROGRAM
 
@@ -247,7 +247,7 @@ class ScopeRegistry:
         if slot is None and self._find_in_roots(module):
             return
         if slot is None:
-            attribute = attribute_holding(caller, module) or type(module).__name__.lower()
+            attribute = attribute_holding(caller, module) or class_name(module).lower()
             name = self._names.free(f"{scope}/{_part(attribute, module)}")
             self._names.reserve(name)
             slot = self._built.add(place, module, name, attribute, parent.turn)
@@ -334,8 +334,8 @@ def _part(name: str, named: nn.Module | torch.optim.Optimizer) -> str:
     """One part of a scope: ``encoder-Sequential``, or without classes ``encoder``."""
     if not PROGRAM.class_names_in_scopes:
         return name
-    inner = unwrap(named) if isinstance(named, nn.Module) else named
-    return f"{name}-{type(inner).__name__}"
+    cls = class_name(named) if isinstance(named, nn.Module) else type(named).__name__
+    return f"{name}-{cls}"
 
 
 def _join(path: str, attribute: str) -> str:
