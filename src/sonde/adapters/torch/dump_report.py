@@ -41,7 +41,8 @@ class DumpReport:
         if coverage.is_delegated and not coverage.has_observed:
             return
         if self.files.written.steps.ranges:
-            self.report(self._written())
+            if self.files.rank.root.exists():  # Somebody may have removed it meanwhile.
+                self.report(self._written())
         elif self._is_unexplained:
             self.report(not_dumped(self._why_not()))
         if self.failure is not None and not self.failure.ops and coverage.has_observed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.graph import GRADIENTS, but_gradients
-from sonde.core.operators.patterns import OpPattern, parts_of
+from sonde.core.operators.patterns import OpPattern, Part, parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
@@ -189,9 +189,11 @@ def find_target(index: GraphIndex, text: str) -> str:
     paths = (
         [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"]
         or [path for path in _scope_paths(index) if f"/{path}".lower().endswith(f"/{wanted}/")]
-        or [path for path in _scope_paths(index) if _is_module(path, text)]
+        or [path for path in _scope_paths(index) if _is_module(path, wanted)]
     )
-    own = but_gradients(paths)
+    own = but_gradients(paths) or but_gradients(
+        path for path in _scope_paths(index) if _class_of(path) == text
+    )
     if len(own) == 1:
         return own[0]
     if not is_scope and not paths:
@@ -212,14 +214,23 @@ def module_path(scope: str) -> str:
     return ".".join(part.rpartition("-")[0] for part in parts)
 
 
-def _is_module(path: str, text: str) -> bool:
-    """Whether a scope is that of the module ``text``, such as ``layers.0.attn`` or ``Linear``."""
+def _is_module(path: str, wanted: str) -> bool:
+    """Whether a scope is that of the module with the path ``wanted``, such as ``layers.0.attn``, in
+    small letters."""
+    names = [part.name.lower() for part in _modules_of(path)]
+    modules = wanted.split(".")
+    return names[-len(modules) :] == modules
+
+
+def _class_of(path: str) -> str:
+    modules = _modules_of(path)
+    return modules[-1].cls if modules else ""
+
+
+def _modules_of(path: str) -> Sequence[Part]:
+    """The parts of a scope that are modules; none if the last part is not."""
     parts = parts_of(path.rstrip("/"))
-    if not parts or not path.rstrip("/").endswith(parts[-1].label):
-        return False
-    names = [part.name.lower() for part in parts]
-    modules = text.lower().split(".")
-    return names[-len(modules) :] == modules or parts[-1].cls == text
+    return parts if parts and path.rstrip("/").endswith(parts[-1].label) else ()
 
 
 def _no_match(kind: str, found: list[str], text: str, *, advice: str) -> UsageError:

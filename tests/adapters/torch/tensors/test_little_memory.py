@@ -32,7 +32,7 @@ def train():
     step()
     step()
     pages = int(open("/proc/self/statm").read().split()[0])
-    limit = pages * resource.getpagesize() + 12 * 1024 * 1024
+    limit = pages * resource.getpagesize() + 32 * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     for _ in range(12):
         step()
