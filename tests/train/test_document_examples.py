@@ -284,7 +284,7 @@ class TestCheckingUpdates:
         68,
         says="compare the weight values of Checkpoint files: `same value`, `All params num`, `same "
         "params num`",
-        how="`sonde.train.compare_weights(ckpt1, ckpt2)`, `sonde ckpt diff A B`: the same words",
+        how="`sonde.train.compare_weights(ckpt1, ckpt2)`, the same words; `sonde ckpt diff A B`",
     )
     def test_the_same_in_one_call(self, tmp_path: Path) -> None:
         report = compare_weights(*self.trained(tmp_path))

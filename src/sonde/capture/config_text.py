@@ -19,7 +19,9 @@ _SAVED = {
 def describe(config: CaptureConfig) -> str:
     """What is dumped, of which steps and ranks, and where to."""
     ops = config.selection.ops
-    if config.debug_mode != "off":
+    if config.saved_data == "graph":
+        what = "graphs only"
+    elif config.debug_mode != "off":
         what = _MODES[config.debug_mode]
     elif config.dump_mode == "set_dump":
         what = f"{_SAVED[config.saved_data]} of the ops chosen by sonde.set_dump()"
@@ -27,7 +29,9 @@ def describe(config: CaptureConfig) -> str:
         what = f"{_SAVED[config.saved_data]} of every op"
     else:
         what = f"{_SAVED[config.saved_data]} of {', '.join(pattern.text for pattern in ops)}"
-    parts = [what, " and ".join(f"{io}s" for io in sorted(config.ios))]
+    parts = [what]
+    if config.saved_data != "graph":
+        parts.append(" and ".join(f"{io}s" for io in sorted(config.ios)))
     if config.saves_statistics:
         parts.append(", ".join(config.statistic_categories))
     if config.sample_mode:

@@ -330,7 +330,8 @@ def _config(
             memory_budget=memory,
         )
         return config, f"dumping to {config.path}" if options.directory is None else None
-    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats, --overflow or --graph")
+    graph = "" if options.dump_ops else ", --graph"  # which takes no ops
+    _refuse(options.given_without_a_file(), f"needs --dump-to DIR, --stats{graph} or --overflow")
     found = dump_variables.config_from_environment(environ, memory_budget=memory, net_name=net_name)
     if found is not None:
         return found
