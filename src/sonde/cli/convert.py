@@ -10,7 +10,7 @@ from sonde.cli.progress import progress_bar
 from sonde.core.errors import DumpError
 from sonde.core.text.number_text import count_text, size_text
 from sonde.core.text.terminal_text import printable
-from sonde.dump.conversion import Conversion
+from sonde.dump.conversion import ConvertedDump
 from sonde.dump.conversion import convert as convert_dump
 from sonde.dump.reader import Dump
 from sonde.logs import say
@@ -64,7 +64,7 @@ def _refuse_readable(source: Path) -> None:
     )
 
 
-def _summary(found: Conversion, out: Path) -> str:
+def _summary(found: ConvertedDump, out: Path) -> str:
     ranks = {rank for rank, _ in found.steps}
     steps = {step for _, step in found.steps}
     text = (

@@ -25,7 +25,7 @@ Examples:
 """
 
 
-class Item(NamedTuple):
+class DocumentItem(NamedTuple):
     """Something that a document describes."""
 
     document: str
@@ -55,21 +55,21 @@ def find(words: tuple[str, ...]) -> None:
             click.echo(f"  {item.says}\n      {item.how}".replace("`", ""))
 
 
-def _items() -> list[Item]:
+def _items() -> list[DocumentItem]:
     text = resources.files("sonde.cli").joinpath(INDEX).read_text("utf-8")
-    return [Item(*line.split("\t")) for line in text.splitlines()]
+    return [DocumentItem(*line.split("\t")) for line in text.splitlines()]
 
 
 def _folded(text: str) -> str:
     return re.sub(r"[\s_]+", " ", text.replace("`", "")).lower()
 
 
-def _has_all(item: Item, words: tuple[str, ...]) -> bool:
+def _has_all(item: DocumentItem, words: tuple[str, ...]) -> bool:
     text = _folded(" ".join(item))
     return all(_folded(word) in text for word in words)
 
 
-def _nothing_found(words: tuple[str, ...], known: list[Item]) -> str:
+def _nothing_found(words: tuple[str, ...], known: list[DocumentItem]) -> str:
     """The first word that no item has, with the nearest one; else that no item has them all."""
     for word in words:
         if not any(_has_all(item, (word,)) for item in known):

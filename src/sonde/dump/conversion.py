@@ -23,7 +23,7 @@ from sonde.dump.old_formats.ascend_raw import read_raw_file
 from sonde.dump.old_formats.bin_files import read_bin_file
 from sonde.dump.old_formats.device_formats import is_host_format, to_host
 from sonde.dump.old_formats.places import OldStep, find_old_steps
-from sonde.dump.old_formats.stored_tensor import StoredTensor
+from sonde.dump.old_formats.stored_tensor import OldTensor
 from sonde.dump.writing.npy_header import npy_header
 
 _MAX_TEXT_BYTES = 1 << 30
@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Conversion:
+class ConvertedDump:
     """What was converted. ``device_formats`` are layouts of the device that stay as they are,
     because the shape in the network is not known."""
 
@@ -43,7 +43,7 @@ class Conversion:
     device_formats: set[str] = field(default_factory=set)
 
 
-def convert(path: Path, out: Path, progress: Progress | None = None) -> Conversion:
+def convert(path: Path, out: Path, progress: Progress | None = None) -> ConvertedDump:
     """Write the tensors of the old dump at ``path`` as a new dump at ``out``.
 
     DumpError if there is none, or if ``out`` exists. A file that cannot be read is a problem; the
@@ -61,7 +61,7 @@ def convert(path: Path, out: Path, progress: Progress | None = None) -> Conversi
             f"{path} holds neither .bin files of MindSpore 1.x nor raw dumps of Ascend",
             slug="no-dump",
         )
-    found = Conversion()
+    found = ConvertedDump()
     total = sum(len(step.files) for step in steps)
     before = 0
     for step in steps:
@@ -76,7 +76,7 @@ def convert(path: Path, out: Path, progress: Progress | None = None) -> Conversi
 class _StepConversion:
     step: OldStep
     out: Path
-    found: Conversion
+    found: ConvertedDump
     namer: FileNamer = field(default_factory=FileNamer)
     mapping: list[str] = field(default_factory=list)
 
@@ -98,9 +98,9 @@ class _StepConversion:
         if self.mapping:
             write_whole(directory / layout.MAPPING, "".join(self.mapping))
 
-    def _tensors(self, graph: Graph | None) -> Iterator[tuple[list[StoredTensor], int]]:
+    def _tensors(self, graph: Graph | None) -> Iterator[tuple[list[OldTensor], int]]:
         """The tensors of each file, with timestamps in the order in which the ops ran."""
-        bins: list[StoredTensor] = []
+        bins: list[OldTensor] = []
         for path in self.step.bins:
             try:
                 bins.append(_with_host_shape(read_bin_file(path), graph))
@@ -118,7 +118,7 @@ class _StepConversion:
             self.found.problems += [f"{path}: {problem}" for problem in raw.problems]
             yield raw.tensors, len(self.step.bins) + number + 1
 
-    def _times(self, tensors: list[StoredTensor]) -> dict[str, int]:
+    def _times(self, tensors: list[OldTensor]) -> dict[str, int]:
         """A time for each op: in the order of the schedule, where the dump has it, else in the
         order in which the files were written."""
         order = {name: place for place, name in enumerate(self._schedule())}
@@ -164,7 +164,7 @@ class _StepConversion:
                         self._add_problem(error)
         return found
 
-    def _write(self, directory: Path, tensor: StoredTensor) -> None:
+    def _write(self, directory: Path, tensor: OldTensor) -> None:
         try:
             values = tensor.array()
         except DumpError as error:
@@ -195,7 +195,7 @@ class _StepConversion:
             self.found.problems.append(error.message)
 
 
-def _with_host_shape(tensor: StoredTensor, graph: Graph | None) -> StoredTensor:
+def _with_host_shape(tensor: OldTensor, graph: Graph | None) -> OldTensor:
     """The shape that a tensor has in the graph, if its file has the device's."""
     if tensor.host_shape is not None or graph is None or tensor.op_name not in graph:
         return tensor

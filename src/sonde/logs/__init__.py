@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sonde.logs.handlers import Screen, log_path, open_files
+from sonde.logs.handlers import ScreenHandler, log_path, open_files
 from sonde.logs.lines import hand_out
 from sonde.logs.settings import SUBMODULES, LogSettings, log_settings
 
@@ -124,7 +124,7 @@ def _is_current(installed: _Installed, settings: LogSettings, rank: int) -> bool
 
 def _install(settings: LogSettings, rank: int) -> _Installed:
     installed = _Installed(settings, rank)
-    screen = Screen()
+    screen = ScreenHandler()
     installed.handlers.append(screen)
     try:
         files = open_files(settings, rank)

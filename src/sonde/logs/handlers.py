@@ -54,7 +54,7 @@ else:
     _TextHandler = logging.StreamHandler
 
 
-class Screen(_TextHandler):
+class ScreenHandler(_TextHandler):
     """Writes to what ``sys.stderr`` is at that moment.
 
     A message, other than a line for the user, goes on to the handlers of the user; if one of them

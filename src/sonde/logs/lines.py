@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from types import FrameType
 
 from sonde.core.interruption import pass_on
-from sonde.logs.handlers import IS_LINE, Screen, handlers_of, is_screen
+from sonde.logs.handlers import IS_LINE, ScreenHandler, handlers_of, is_screen
 from sonde.logs.settings import SUBMODULES
 
 START = "sonde: "
@@ -48,7 +48,7 @@ def hand_out(
     ours = list(handlers)
     for handler in ours:
         is_shown = is_wanted and level >= handler.level
-        if is_shown or (is_always_shown and isinstance(handler, Screen)):
+        if is_shown or (is_always_shown and isinstance(handler, ScreenHandler)):
             _give(handler, record)
     for handler in handlers_of(logger) if is_wanted else ():
         if handler not in ours and not is_screen(handler) and level >= handler.level:

@@ -55,7 +55,7 @@ class NamedOp(NamedTuple):
     is_leaf: bool
 
 
-class Part(NamedTuple):
+class ScopePart(NamedTuple):
     """One part of a scope, ``fc1-Linear``: the name and the class of a module."""
 
     label: str
@@ -64,13 +64,13 @@ class Part(NamedTuple):
 
 
 @lru_cache(maxsize=16384)
-def parts_of(scope: str) -> tuple[Part, ...]:
+def parts_of(scope: str) -> tuple[ScopePart, ...]:
     """The modules of a scope, outermost first."""
     found = []
     for label in scope.split("/"):
         name, dash, cls = label.rpartition("-")
         if dash:
-            found.append(Part(label, name, re.sub(r"_[0-9]+$", "", cls)))
+            found.append(ScopePart(label, name, re.sub(r"_[0-9]+$", "", cls)))
     return tuple(found)
 
 

@@ -20,7 +20,7 @@ from sonde.core.files.protobuf_wire import BYTES, Field, Message, WireError
 from sonde.core.keys import Io
 from sonde.dump.bounded_file import open_without_blocking, read_bytes
 from sonde.dump.old_formats.device_formats import FORMATS, is_host_format
-from sonde.dump.old_formats.stored_tensor import StoredTensor, damaged
+from sonde.dump.old_formats.stored_tensor import OldTensor, damaged
 
 _NAME = re.compile(r"([^.]+)\.(.+?)\.([0-9]{1,9})\.(?:([0-9]{1,9})\.)?([0-9]{14,18})", re.DOTALL)
 _MAX_MESSAGE = 64 << 20
@@ -90,7 +90,7 @@ class _Described:
 class RawFile:
     """The tensors of a raw file that can be read, and why others cannot."""
 
-    tensors: list[StoredTensor] = field(default_factory=list)
+    tensors: list[OldTensor] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -135,7 +135,7 @@ def read_raw_file(path: Path) -> RawFile:
             format = FORMATS.get(each.format, f"FORMAT_{each.format}")
             host = each.host_shape or (each.shape if is_host_format(format) else None)
             found.tensors.append(
-                StoredTensor(
+                OldTensor(
                     path,
                     name.op_type,
                     op_name or name.op_name,

@@ -16,7 +16,7 @@ from sonde.core.dtypes import dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.dump.old_formats.device_formats import is_host_format
-from sonde.dump.old_formats.stored_tensor import StoredTensor, damaged, op_type_of
+from sonde.dump.old_formats.stored_tensor import OldTensor, damaged, op_type_of
 
 _NAME = re.compile(
     r"(.+)_(input|output)_([0-9]{1,9})_shape((?:_[0-9]{1,18}){0,64})_([A-Za-z]+[0-9]*)_(\w+)\.bin",
@@ -46,7 +46,7 @@ def parse_bin_name(name: str) -> BinName | None:
     return BinName(op_name, cast(Io, match[2]), int(match[3]), shape, match[5], match[6])
 
 
-def read_bin_file(path: Path) -> StoredTensor:
+def read_bin_file(path: Path) -> OldTensor:
     """The tensor in a file; DumpError if its size is not what its name says."""
     name = parse_bin_name(path.name)
     if name is None:
@@ -68,7 +68,7 @@ def read_bin_file(path: Path) -> StoredTensor:
             f"has {status.st_size} bytes, but its name says {dtype.label} of shape {list(shape)}, "
             f"which is {prod(shape) * dtype.itemsize}",
         )
-    return StoredTensor(
+    return OldTensor(
         path,
         op_type_of(name.op_name),
         name.op_name,

@@ -20,7 +20,7 @@ _OP_NUMBER = re.compile(r"-op[0-9]+$")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTensor:
+class OldTensor:
     """Where the bytes of a tensor are, and what they mean.
 
     ``op_name`` is the full name, or has ``_`` for each slash. ``format`` is the layout of the

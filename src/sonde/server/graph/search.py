@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.graph import GRADIENTS, but_gradients
-from sonde.core.operators.patterns import OpPattern, Part, parts_of
+from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
@@ -227,7 +227,7 @@ def _class_of(path: str) -> str:
     return modules[-1].cls if modules else ""
 
 
-def _modules_of(path: str) -> Sequence[Part]:
+def _modules_of(path: str) -> Sequence[ScopePart]:
     """The parts of a scope that are modules; none if the last part is not."""
     parts = parts_of(path.rstrip("/"))
     return parts if parts and path.rstrip("/").endswith(parts[-1].label) else ()
