@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -30,7 +31,8 @@ class StopError(Exception):
 
 def is_interrupted(event_number: int, action: Callable[[Any], None], mode: Any) -> bool:
     """Call ``action``; a tracer, which Python calls as it calls signal handlers, raises before
-    one of its instructions. False if it has fewer."""
+    one of its instructions. False if it has fewer. The garbage collector must not run: Python
+    ignores what is raised in its callbacks, which Hypothesis, for one, adds."""
     events = 0
 
     def tracer(frame: FrameType, event: str, argument: object) -> Any:
@@ -43,6 +45,7 @@ def is_interrupted(event_number: int, action: Callable[[Any], None], mode: Any) 
         return tracer
 
     before = sys.gettrace()
+    gc.disable()
     sys.settrace(tracer)
     try:
         action(mode)
@@ -50,6 +53,7 @@ def is_interrupted(event_number: int, action: Callable[[Any], None], mode: Any) 
         return True
     finally:
         sys.settrace(before)
+        gc.enable()
     return False
 
 
