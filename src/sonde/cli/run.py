@@ -34,6 +34,7 @@ from sonde.cli.script_command import (
 from sonde.cli.script_run import Compiled, Observed, ScriptRun, StepBy
 from sonde.core.errors import UsageError
 from sonde.core.observation_variables import DUMP_CONFIG
+from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import options_from_environment, unused_variables
 
 if TYPE_CHECKING:
@@ -281,10 +282,8 @@ def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:
     """A line about each variable that is set and cannot have an effect."""
     is_chosen = options.dump_file is not None or bool(options.given_without_a_file())
     names = [name for name in DUMP_CONFIG if environ.get(name)] if is_chosen else []
-    lines = [
-        f"{name} has no effect, because an option says what is dumped [variable-unused]"
-        for name in names
-    ]
+    why = "has no effect, because an option says what is dumped"
+    lines: list[str] = [ProblemLine(f"{name} {why}", slug="variable-unused") for name in names]
     if not is_chosen:
         lines = dump_variables.unused_files(environ)
     return [*lines, *dump_variables.unused_guard(environ), *unused_variables(environ)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
 from torch import nn
@@ -31,6 +30,7 @@ from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.coverage import Gap
 from sonde.core.interruption import is_interruption
+from sonde.core.text.problem_line import ProblemLine
 
 logger = logging.getLogger("sonde.capture")
 
@@ -68,9 +68,31 @@ class TorchAdapter:
         self._scopes = ScopeRegistry()
         structures = Structures(name)
         mode = possible_mode(compiled, session)
+        self.observer = self._make_observer(mode, structures, starts_at_once, observe)
+        self._skip = OptimizerSkip(self.observer, session)
+        self._switch = ObservationSwitch(
+            self.observer, self._skip, self._failed, self._find_trainer, self._module_ran_elsewhere
+        )
+        self._compiler = CompilerWatch(
+            compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
+        )
+        self._endless = EndlessStep(self._notify, step_by)
+        self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
+        self._steps = self._make_step_cycle(structures)
+        self._step_hooks = StepHooks(
+            self._optimizer_begins, self._optimizer_left, self._step_ended, self._report_thread
+        )
+
+    def _make_observer(
+        self,
+        mode: CompiledMode,
+        structures: Structures,
+        starts_at_once: bool,
+        observe: Collection[Observed],
+    ) -> Observer:
         kind = Observer if mode == "eager" else CompiledAwareObserver
-        self.observer = kind(
-            session,
+        return kind(
+            self._session,
             self._scopes,
             structures,
             self._failed,
@@ -78,21 +100,10 @@ class TorchAdapter:
             observe=observe,
             notify=self._notify,
         )
-        self._skip = OptimizerSkip(self.observer, session)
-        self._switch = ObservationSwitch(
-            self.observer,
-            self._skip,
-            self._failed,
-            self._find_trainer,
-            self._module_ran_elsewhere,
-        )
-        self._compiler = CompilerWatch(
-            compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
-        )
-        self._endless = EndlessStep(self._notify, step_by)
-        self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
-        self._steps = StepCycle(
-            session,
+
+    def _make_step_cycle(self, structures: Structures) -> StepCycle:
+        return StepCycle(
+            self._session,
             self.observer,
             structures,
             self._scopes,
@@ -101,9 +112,6 @@ class TorchAdapter:
             self._compiler,
             self.listener,
             self._endless.step_ended,
-        )
-        self._step_hooks = StepHooks(
-            self._optimizer_begins, self._optimizer_left, self._step_ended, self._report_thread
         )
 
     @contextmanager
@@ -115,7 +123,6 @@ class TorchAdapter:
             if self._session.subscriptions:
                 self._endless.install(undo)
                 self._numbers.install(undo)
-            _ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
             _LIVE.add(self)
             self._steps.begin()
@@ -210,7 +217,7 @@ class TorchAdapter:
 
     def _notify(self, text: str, *, slug: str) -> None:
         """Print a line, and show it on the page of the debugger."""
-        self._session.report(f"sonde: {text} [{slug}]")
+        self._session.report(ProblemLine(f"sonde: {text}", slug=slug))
         self.listener.notice(slug, text)
 
     def _report_thread(self, name: str) -> None:
@@ -221,7 +228,7 @@ class TorchAdapter:
                 f"an optimizer steps in thread {name!r}, which is not observed: only the thread "
                 "that began the capture is"
             )
-            self._session.report(f"sonde: {text} [other-thread]")
+            self._session.report(ProblemLine(f"sonde: {text}", slug="other-thread"))
             self.listener.not_observed("other-thread", text)
 
     def _module_ran_elsewhere(self, name: str) -> None:
@@ -268,7 +275,7 @@ class TorchAdapter:
         what = f"{type(error).__name__}: {error}"
         self._session.coverage.add(Gap("observation_failed", what, self._session.step))
         text = f"observation failed and is switched off, training goes on: {what}{place}"
-        self._session.report(f"sonde: {text} [capture-failed]")
+        self._session.report(ProblemLine(f"sonde: {text}", slug="capture-failed"))
         self.listener.not_observed("capture-failed", text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
@@ -285,26 +292,11 @@ class TorchAdapter:
         self._session.coverage.add(Gap("step_dropped", reason, self._session.step))
         if not self._is_drop_reported:
             self._is_drop_reported = True
-            self._session.report(
+            text = (
                 f"sonde: step {self._session.step} is not observed to its end: {reason}; this may "
-                "happen in later steps too [step-dropped]"
+                "happen in later steps too"
             )
-
-
-def _ignore_warning_about_hooks(undo: ExitStack) -> None:
-    """Silence the warning of a compiled module about hooks on all modules: they are Sonde's."""
-    before = list(warnings.filters)
-    warnings.filterwarnings(
-        "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
-    )
-    (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
-
-    def remove() -> None:
-        kept = [each for each in warnings.filters if each is not added]
-        if len(kept) != len(warnings.filters):
-            cast(list[Any], warnings.filters)[:] = kept
-
-    undo.callback(remove)
+            self._session.report(ProblemLine(text, slug="step-dropped"))
 
 
 private.hide_from_compiler(TorchAdapter._failed)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import InitVar, dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 
@@ -20,6 +21,7 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
 from sonde.core.errors import CaptureError
 from sonde.core.patching import call_before
+from sonde.core.text.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compiled.capture import CompiledGraphs
@@ -75,6 +77,7 @@ class CompilerWatch:
         return self._graphs is not None
 
     def install(self, undo: ExitStack) -> None:
+        _ignore_warning_about_hooks(undo)
         _on_first_compile(lambda: self._compiler_needed(undo), undo)
 
     def begin_step(self, *, wanted: bool) -> None:
@@ -104,10 +107,10 @@ class CompilerWatch:
                     self._graphs = self._watched_graphs(undo)
                 except CaptureError as error:  # This torch lacks private parts of its compiler.
                     self._mode = "eager"
-                    self._session.report(
-                        f"sonde: {error}; compiled code runs eagerly in the steps that are "
-                        f"observed [{error.slug}]"
+                    text = (
+                        f"sonde: {error}; compiled code runs eagerly in the steps that are observed"
                     )
+                    self._session.report(ProblemLine(text, slug=error.slug))
             if self._mode == "eager":
                 undo.callback(private.run_uncompiled, False)
                 private.run_uncompiled(self._switch.is_observing)
@@ -136,10 +139,11 @@ def _compiled_before_line(asked: CompiledMode, session: Session) -> str | None:
     if asked == "eager" or not session.subscriptions or not count:
         return None
     subject = "1 function or part of one was" if count == 1 else f"{count} functions or parts were"
-    return (
+    return ProblemLine(
         f"sonde: {subject} compiled before the capture began and cannot be observed: in the "
         "observed steps compiled code ran eagerly, and the numbers are those of eager code; begin "
-        "the capture before the first call, or use sonde run [compiled-before]"
+        "the capture before the first call, or use sonde run",
+        slug="compiled-before",
     )
 
 
@@ -154,3 +158,19 @@ def _on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:
         action()
 
     patch = call_before(torch, "compile", start, undo)
+
+
+def _ignore_warning_about_hooks(undo: ExitStack) -> None:
+    """Silence the warning of a compiled module about hooks on all modules: they are Sonde's."""
+    before = list(warnings.filters)
+    warnings.filterwarnings(
+        "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
+    )
+    (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
+
+    def remove() -> None:
+        kept = [each for each in warnings.filters if each is not added]
+        if len(kept) != len(warnings.filters):
+            cast(list[Any], warnings.filters)[:] = kept
+
+    undo.callback(remove)
