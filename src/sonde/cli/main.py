@@ -133,9 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
-        command = " ".join(
-            ["sonde", *(word for word in words[:1] if word in {*COMMANDS, *ALIASES})]
-        )
+        first = [word for word in words[:1] if word in {*COMMANDS, *ALIASES}]
+        command = " ".join(["sonde", *first]) if error.ctx is None else error.ctx.command_path
         message = error.format_message().rstrip(".")
         text = f"{message[0].lower()}{message[1:]}; try '{command} --help'"
         return _end_with(ProblemLine(text, slug="usage"))
