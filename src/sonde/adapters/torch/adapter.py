@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -123,6 +124,7 @@ class TorchAdapter:
             if self._session.subscriptions:
                 self._endless.install(undo)
                 self._numbers.install(undo)
+            _ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
             _LIVE.add(self)
             self._steps.begin()
@@ -297,6 +299,22 @@ class TorchAdapter:
                 "happen in later steps too"
             )
             self._session.report(ProblemLine(text, slug="step-dropped"))
+
+
+def _ignore_warning_about_hooks(undo: ExitStack) -> None:
+    """Silence the warning of a compiled module about hooks on all modules: they are Sonde's."""
+    before = list(warnings.filters)
+    warnings.filterwarnings(
+        "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
+    )
+    (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
+
+    def remove() -> None:
+        kept = [each for each in warnings.filters if each is not added]
+        if len(kept) != len(warnings.filters):
+            cast(list[Any], warnings.filters)[:] = kept
+
+    undo.callback(remove)
 
 
 private.hide_from_compiler(TorchAdapter._failed)

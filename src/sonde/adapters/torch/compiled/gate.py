@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import InitVar, dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -77,7 +76,6 @@ class CompilerWatch:
         return self._graphs is not None
 
     def install(self, undo: ExitStack) -> None:
-        _ignore_warning_about_hooks(undo)
         _on_first_compile(lambda: self._compiler_needed(undo), undo)
 
     def begin_step(self, *, wanted: bool) -> None:
@@ -158,19 +156,3 @@ def _on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:
         action()
 
     patch = call_before(torch, "compile", start, undo)
-
-
-def _ignore_warning_about_hooks(undo: ExitStack) -> None:
-    """Silence the warning of a compiled module about hooks on all modules: they are Sonde's."""
-    before = list(warnings.filters)
-    warnings.filterwarnings(
-        "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
-    )
-    (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
-
-    def remove() -> None:
-        kept = [each for each in warnings.filters if each is not added]
-        if len(kept) != len(warnings.filters):
-            cast(list[Any], warnings.filters)[:] = kept
-
-    undo.callback(remove)
