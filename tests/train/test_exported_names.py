@@ -47,6 +47,10 @@ def test_names_are_found_when_they_are_first_used() -> None:
         ("sonde.train", "loadcheckpoint", "did you mean 'load_checkpoint'"),
         ("sonde.train.nn", "CosineDecay", "did you mean 'CosineDecayLR', 'cosine_decay_lr' or"),
         ("sonde", "set_contxt", "did you mean 'set_context'"),
+        ("sonde.ops", "print_gard", "did you mean 'print_grad'"),
+        ("sonde.train.dataset", "GenratorDataset", "did you mean 'GeneratorDataset'"),
+        ("sonde.tune", "HyperConfg", "did you mean 'HyperConfig'"),
+        ("sonde.summary", "SummaryColector", "did you mean 'SummaryCollector'"),
     ],
 )
 def test_a_mistyped_name_is_answered_with_the_nearest(
