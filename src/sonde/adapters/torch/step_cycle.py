@@ -19,6 +19,7 @@ from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
 from sonde.core.text.number_text import duration
+from sonde.core.text.problem_line import ProblemLine
 
 _log = logging.getLogger("sonde.capture")
 _FIRST_STEPS = 4
@@ -58,20 +59,21 @@ class Novelty:
     def _line(self) -> str | None:
         learned, told, seconds = (sorted(column) for column in zip(*self._new, strict=True))
         if learned[_JUDGED_STEPS // 4] >= _MANY:
-            return (
+            return ProblemLine(
                 f"sonde: the steps of this program do not repeat: about "
                 f"{sum(learned) // _JUDGED_STEPS} ops of each step have to be learned anew, "
                 "which makes observing slow; observe fewer steps (--steps) or search for "
-                "overflow only (--overflow) [steps-differ]"
+                "overflow only (--overflow)",
+                slug="steps-differ",
             )
         if told[_JUDGED_STEPS // 4] < _MANY or sum(seconds) >= _TINY * sum(told):
             return None
-        return (
+        return ProblemLine(
             f"sonde: the steps of this program do not repeat and its ops are tiny: about "
             f"{sum(told) // _JUDGED_STEPS} such ops in the "
             f"{1e3 * sum(seconds) / _JUDGED_STEPS:.0f} ms of a step; observing probably takes "
-            "more than half of that time; observe fewer steps (--steps) or use larger batches "
-            "[steps-differ]"
+            "more than half of that time; observe fewer steps (--steps) or use larger batches",
+            slug="steps-differ",
         )
 
 
