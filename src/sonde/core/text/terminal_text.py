@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from sonde.core.interruption import is_interruption
+
+_MOST_QUOTED: Final = 200
+_QUOTED_END: Final = 40
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -18,6 +22,14 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(
         char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text
     )
+
+
+def quoted(text: str) -> str:
+    """``text`` in quotation marks for a message; the middle of a very long one is left out."""
+    if len(text) > _MOST_QUOTED:
+        start = text[: _MOST_QUOTED - _QUOTED_END]
+        return f"{f'{start}...{text[-_QUOTED_END:]}'!r} ({len(text):,} characters)"
+    return repr(text)
 
 
 def write_to_stderr(text: str) -> None:
