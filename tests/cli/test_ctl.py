@@ -195,7 +195,7 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["watch", "add", "nan_count"], "in quotes: sonde ctl watch add 'nan_count > 0' ["),
         (
             ["watch", "add", "tensor_overflow", "--ops", "network-Nett/"],
-            "mean 'Default/network-Net/'",
+            "mean 'network-Net/'",
         ),
         (["watch", "add", "expression"], "ctl watch add 'nan_count > 0 or abs_max > 10' ["),
         (
@@ -216,6 +216,15 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["watch", "load", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["watch", "remove", "7"], "there is no watchpoint 7"),
         (["to", "nothing"], "no op matches 'nothing'"),
+        (["to", "Blokk"], "no op matches 'Blokk'; did you mean 'Block'?"),
+        (["to", "Nope"], "no op matches 'Nope'; the module classes are Net, ModuleList, Block, "),
+        (["to", "1-Blok/"], "no scope matches '1-Blok/'; did you mean '1-Block/'"),
+        (["tensor", "nope"], "no op 'nope' in graph 0; the op types are "),
+        (["tensor", "tahn-op0"], "no op 'tahn-op0' in graph 0; did you mean 'tanh-op0'"),
+        (["tensor", "x" * 5000], "(5,000 characters) in graph 0 ["),
+        (["to", "x" * 5000], "(5,000 characters); give the full name ["),
+        (["watch", "add", "tensor_overflow", "--ops", "x" * 5000], "(5,000 characters); 'sonde"),
+        (["watch", "add", "tensor_overflow", "--ops", f"name-regex({'x' * 5000}"], "5,011 char"),
         (["tensor", "tanh-op0"], "4 ops match 'tanh-op0'"),
         (["tensor", "log-op0", "--index", "[9999]"], "outside of a dimension"),
         (["tensor", "log-op0", "--slot", "-1"], "not in the range"),
@@ -237,6 +246,7 @@ def test_mistakes_are_reported_in_a_line(
     assert code == 2
     assert part in text
     assert len(text.splitlines()) == 1
+    assert len(text) < 1000
 
 
 @pytest.mark.usefixtures("rank")
@@ -272,8 +282,12 @@ def test_a_pattern_without_a_match_is_accepted_with_force(
     assert code == 0
     assert text.splitlines() == [
         "1: tensor_overflow on nosuch",
-        "sonde: no op, parameter or gradient seen so far matches 'nosuch'",
+        "sonde: no op, parameter or gradient seen so far matches 'nosuch'; the op types are "
+        "addmm, tanh, add, log, mean, ones_like, ...",
     ]
+    code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "x" * 5000, "--force")
+    assert code == 0
+    assert len(text) < 1000
 
 
 def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
@@ -285,6 +299,19 @@ def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
     code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "relu")
     assert (code, text.splitlines()[0]) == (0, "1: tensor_overflow on relu")
     assert "not all ops are known before the first step" in text
+    assert ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "Blok")[0] == 0
+    assert "did you mean" not in ctl(capsys, "watch", "list")[1]
+
+    nodes = sample_graph()
+    rank.send(GraphPart(0, "Net", 0, nodes, len(nodes)))
+    rank.send(Status("paused", 1, 0, "data", 0, "step", "", 1))
+    server.wait_for("/runs", lambda found: found["runs"][0]["ranks"][0]["state"] == "paused")
+    no_match = "no op, parameter or gradient seen so far matches"
+    for words in (["step", "--no-wait"], ["continue", "--no-wait"], ["status"], ["watch", "list"]):
+        code, text = ctl(capsys, *words)
+        assert code == 0
+        lines = [line.strip() for line in text.splitlines()]
+        assert f"watchpoint 2: {no_match} 'Blok'; did you mean 'Block'? [no-such-op]" in lines
     rank.close()
 
 

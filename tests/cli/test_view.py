@@ -58,6 +58,19 @@ def test_a_check_without_hits_is_fine(good: Path, capsys: pytest.CaptureFixture[
     assert view(capsys, "--check", str(good)) == (0, "no hits\n")
 
 
+def test_a_check_without_values_says_so(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(good / "rank_0" / "graphs", tmp_path / "graphs" / "rank_0" / "graphs")
+    why = "no values to check: the dump has graphs only\n"
+    assert view(capsys, "--check", str(tmp_path / "graphs")) == (2, why)
+    code, text = view(capsys, "--check", "--json", str(tmp_path / "graphs"))
+    assert (code, json.loads(text)["unobserved"]) == (2, ["the dump has graphs only"])
+    (tmp_path / "nothing" / "rank_0").mkdir(parents=True)
+    why = "no values to check: the dump has no steps\n"
+    assert view(capsys, "--check", str(tmp_path / "nothing")) == (2, why)
+
+
 def test_a_check_can_be_read_by_programs(
     bad: Path, good: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

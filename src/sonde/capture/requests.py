@@ -43,9 +43,9 @@ class SelectionRequest:
         """The patterns that have matched no op so far."""
         return [(each, partial(_matches, each)) for each in self._unmatched]
 
-    def ops_in(self, graph: Graph) -> Iterable[str]:
-        """The names of the ops of a graph that are wanted."""
-        return (node.name for node in graph.ops if self.selection.wants_op(node))
+    def wanted_in(self, graph: Graph) -> Iterable[OpNode]:
+        """The ops, parameters and inputs of a graph that are wanted."""
+        return filter(self.selection.wants_op, graph)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ class ToggledRequest:
             if switch.covers(node):
                 switch.has_matched = True
                 decision = switch.enabled
-        if decision and node.kind == "op":
+        if decision:
             self._names.add(node.name)
         return decision
 
@@ -89,9 +89,9 @@ class ToggledRequest:
         """The patterns of switches that have covered no op so far."""
         return [(each.pattern, each.covers) for each in self.switches if not each.has_matched]
 
-    def ops_in(self, graph: Graph) -> Iterable[str]:
-        """The names of the ops of a graph that have been wanted."""
-        return (node.name for node in graph.ops if node.name in self._names)
+    def wanted_in(self, graph: Graph) -> Iterable[OpNode]:
+        """The ops, parameters and inputs of a graph that have been wanted."""
+        return (node for node in graph if node.name in self._names)
 
 
 class UnmatchedPatterns(Sink):

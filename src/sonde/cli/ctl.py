@@ -22,6 +22,7 @@ from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
 from sonde.core.text.number_text import count_text
+from sonde.core.text.terminal_text import quoted
 from sonde.logs import say_result
 
 EPILOG = """\b
@@ -290,10 +291,12 @@ def _op(obj: RunTarget, words: str, rank: int | None) -> str:
     own = but_gradients(exact or names)
     if len(own) == 1:
         return own[0]
-    what = f"no op matches {words!r}"
-    if names:
-        what = f"{len(names)} ops match {words!r}: {', '.join(names[:5])}"
-    raise UsageError(f"{what}; give the full name", slug="no-such-op")
+    if not names:  # The server's error has the nearest names.
+        obj.client.get(obj.path("/op"), name=words, rank=rank)
+    raise UsageError(
+        f"{len(names)} ops match {quoted(words)}: {', '.join(names[:5])}; give the full name",
+        slug="no-such-op",
+    )
 
 
 def _names(obj: RunTarget, words: str, rank: int | None) -> list[str]:

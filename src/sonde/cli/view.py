@@ -40,8 +40,8 @@ Examples:
   sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
 
 \b
-Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a damaged file, or
-a run that was observed only in part.
+Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, no values to check, or no hits but a
+damaged file, or a run that was observed only in part.
 """
 
 
@@ -137,6 +137,7 @@ def _condition(words: str) -> Any:
 def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
     import msgspec
 
+    from sonde.dump.reader import Dump
     from sonde.server.dumps.check import check_dump, is_damage
     from sonde.server.graph.search import PageWindow
     from sonde.server.hit_store import HitFilter
@@ -148,6 +149,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
     for path in paths:
         problems: list[DumpProblem] = []
         found = check_dump(path, drafts or default, None if as_json else _progress, problems.append)
+        why_not = Dump(path).why_no_values()
         hits = msgspec.to_builtins(list(found.in_order()))
         answers.append(
             {
@@ -157,7 +159,10 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 "hits": hits,
                 "problems": [str(each) for each in problems],
                 "damaged": [str(each) for each in problems if is_damage(each)],
-                "unobserved": [each.message for each in problems if each.is_gap],
+                "unobserved": [
+                    *([why_not] if why_not else []),
+                    *(each.message for each in problems if each.is_gap),
+                ],
             }
         )
         if not as_json:
@@ -166,7 +171,8 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
             gaps = [printable(each.message) for each in problems if each.is_gap]
             names = {number: draft.name for number, draft in enumerate(drafts, 1)}
-            for line in text.hits_lines(page, names or None, "; --json prints them", gaps):
+            lines = text.hits_lines(page, names or None, "; --json prints them", gaps)
+            for line in [f"no values to check: {why_not}"] if why_not else lines:
                 click.echo(printable(line))
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"

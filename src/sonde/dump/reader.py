@@ -156,6 +156,17 @@ class Dump:
         found = self.step_dirs(graph_id=graph_id, rank=rank)
         return tuple(sorted({each.step for each in found}))
 
+    def why_no_values(self, rank: int | None = None) -> str:
+        """Why there are no values of a step here; empty if there are, or if the run was searched
+        for NaN and Inf and had none."""
+        trees = self._trees(rank)
+        if any(tree.steps for tree in trees):
+            return ""
+        if any(tree.graph_ids for tree in trees):
+            return "the dump has graphs only"
+        is_verdict = any((tree.layout.root / layout.OVERFLOW).is_file() for tree in trees)
+        return "" if is_verdict else "the dump has no steps"
+
     def tensors(
         self,
         *,

@@ -32,13 +32,26 @@ _GRADIENT_WORDS: Final = frozenset({"grad", "grads", "gradient", "gradients"})
 
 
 def suggestion(pattern: OpPattern, ops: Iterable[NamedOp]) -> str:
-    """The end of a sentence that says which names are like the pattern, from ``; `` on; empty if
-    there is nothing to suggest.
+    """The end of a sentence that says which names are like the pattern, from ``; `` on; without
+    such names it lists classes or op types for a word. Empty if there is nothing to suggest.
 
     A word with a capital is compared with module classes and MindSpore's names, a text with dots
     with modules and parameters, one with slashes with full names and scopes, any other with op
     types, modules, parameters and functions.
     """
+    known = list(ops)
+    if near := near_names(pattern, known):
+        return near
+    text = pattern.text
+    if len(text) > _MOST_TEXT or not text.isidentifier():
+        return ""
+    if text[0].isupper():
+        return _listed("the module classes are", _classes(known))
+    return _listed("the op types are", _types(known))
+
+
+def near_names(pattern: OpPattern, ops: Iterable[NamedOp]) -> str:
+    """`suggestion`, but empty if no name is like the pattern."""
     known = list(ops)
     text = pattern.text
     if not known or len(text) > _MOST_TEXT:
@@ -53,11 +66,7 @@ def suggestion(pattern: OpPattern, ops: Iterable[NamedOp]) -> str:
         last = text.rpartition(".")[2]
         near = _nearest(text, _module_names(known))
         return near or (_for_word(last, known) if last else "")
-    if near := _for_word(text, known):
-        return near
-    if text[0].isupper():
-        return _listed("the module classes are", _classes(known))
-    return _listed("the op types are", _types(known))
+    return _for_word(text, known)
 
 
 def _for_word(word: str, known: list[NamedOp]) -> str:
@@ -110,12 +119,10 @@ def _for_gradient(text: str, known: list[NamedOp]) -> str:
     if last.lower() not in _GRADIENT_WORDS:
         return ""
     scopes = dict.fromkeys(op.scope or "" for op in known if (op.scope or "").startswith(GRADIENTS))
+    where = "; a gradient is an output of the op that computes it, in the backward pass"
     if not scopes:
-        return ""
-    hint = (
-        "; a gradient is an output of the op that computes it, in the backward pass: "
-        f"{GRADIENTS!r} selects all of them"
-    )
+        return f"{where}; there is no op of a backward pass here"
+    hint = f"{where}: {GRADIENTS!r} selects all of them"
     while owner:
         pattern = OpPattern.parse(owner)
         for scope in scopes:

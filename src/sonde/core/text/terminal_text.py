@@ -7,8 +7,8 @@ from typing import Final
 
 from sonde.core.interruption import is_interruption
 
-_MOST_QUOTED: Final = 200
-_QUOTED_END: Final = 40
+_MOST_SHOWN: Final = 200
+_SHOWN_END: Final = 40
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -24,12 +24,17 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
+def shortened(text: str) -> str:
+    """``text`` for a message; the middle of a very long one is left out."""
+    if len(text) <= _MOST_SHOWN:
+        return text
+    return f"{text[: _MOST_SHOWN - _SHOWN_END]}...{text[-_SHOWN_END:]}"
+
+
 def quoted(text: str) -> str:
-    """``text`` in quotation marks for a message; the middle of a very long one is left out."""
-    if len(text) > _MOST_QUOTED:
-        start = text[: _MOST_QUOTED - _QUOTED_END]
-        return f"{f'{start}...{text[-_QUOTED_END:]}'!r} ({len(text):,} characters)"
-    return repr(text)
+    """``text`` in quotation marks, shortened if it is very long."""
+    size = f" ({len(text):,} characters)" if len(text) > _MOST_SHOWN else ""
+    return f"{shortened(text)!r}{size}"
 
 
 def write_to_stderr(text: str) -> None:

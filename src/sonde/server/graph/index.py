@@ -9,7 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from sonde.core.errors import UsageError
+from sonde.core.errors import SondeError, UsageError
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.operators.suggestions import near_names, suggestion
+from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.scopes import Ints, ScopeTree
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.wire.shapes import Node, TensorName, TensorType
@@ -69,8 +72,23 @@ class GraphIndex:
         """The place of the node called ``name``; UsageError if there is none."""
         found = self.numbers.get(name)
         if found is None:
-            raise UsageError(f"no op {name!r} in graph {self.graph}", slug="no-such-op")
+            raise UsageError(
+                f"no op {quoted(name)} in graph {self.graph}{self.suggestion(name)}",
+                slug="no-such-op",
+            )
         return found
+
+    def named_ops(self) -> list[NamedOp]:
+        """The nodes, as far as patterns name them."""
+        return [NamedOp(node.name, node.type, node.scope, node.kind != "op") for node in self.nodes]
+
+    def suggestion(self, text: str) -> str:
+        """The end of a sentence with the names that are like ``text``, from ``; `` on, or empty."""
+        try:
+            pattern = OpPattern.parse(text)
+        except SondeError:
+            return ""
+        return (suggestion if self.whole else near_names)(pattern, self.named_ops())
 
     def label(self, number: int) -> str:
         """The name of a node inside its scope: the last part of an op's name; the name of a leaf
