@@ -150,6 +150,15 @@ def test_a_pattern_that_can_match_nothing_is_refused(text: str) -> None:
         ("conv1-Conv2d/convolutoin-op0", "; did you mean 'conv1-Conv2d/convolution-op0'"),
         ("Default/Lineer-op0", "; did you mean 'Linear'"),
         ("name-regex(Default/relu-op3)", "; did you mean 'Default/relu_-op3'"),
+        ("conv*", "; a pattern has no wildcards; 'name-regex(.*conv.*.*)' matches "),
+        ("*.weight", "; a pattern has no wildcards; 'name-regex(.*\\.weight)' matches layers.0"),
+        ("conv1, Linear", "; give each pattern by itself: 'conv1', 'Linear'"),
+        ("conv1|relu", "; give each pattern by itself: 'conv1', 'relu'"),
+        ("Default", "; did you mean 'Default/'?"),
+        ("name_regex(conv1)", "; a regular expression is written name-regex(...)"),
+        ("conv1.forward", f"; 'conv1' matches {CONV.name} and 1 more"),
+        ("self.relu", "; 'relu' matches Default/relu_-op3"),
+        ("F.convolutoin", "; did you mean 'convolution'"),
         ("name-regex(conv1)", "; it must match the whole name: 'name-regex(.*conv1.*)'"),
         (
             "name-regex(nope|conv1)",
@@ -196,6 +205,7 @@ def test_nothing_is_suggested_without_ops() -> None:
 
 def test_a_very_long_text_is_shortened_in_messages() -> None:
     assert quoted("fc1") == "'fc1'"
+    assert quoted("it's\\d\n") == '"it\'s\\d\\n"'
     assert len(quoted("x" * 5000)) < 250
     assert "5,000 characters" in quoted("x" * 5000)
     with pytest.raises(SondeError) as raised:

@@ -181,6 +181,7 @@ def test_errors_in_a_watchpoint_are_shown_and_deleted_ones_can_be_restored(
         "no op, parameter or gradient seen so far matches 'Blok'; did you mean 'Block'?"
     )
     expect(page.locator(".watchpoint").get_by_role("status")).to_have_count(1)
+    rows.last.scroll_into_view_if_needed()
     picture(page, "82-no-such-op-light")
 
 

@@ -28,6 +28,8 @@ _ANCHORS: Final = ("Default/", GRADIENTS, "recompute_Default/")
 _NUMBER: Final = re.compile(r"-op[0-9]+$")
 _SPECIAL: Final = re.compile(r"[\\*+?\[\](){}|^$]")
 _NOT_LITERAL: Final = re.compile(r"\\.|\[[^\]]*\]|\{[^}]*\}")
+_LIKE_REGEX: Final = re.compile(r"(?:name[-_ ]?)?(?:regex|regexp|re)\(", re.IGNORECASE)
+_NAMESPACES: Final = frozenset({"torch", "nn", "F", "aten", "ops", "mint", "mindspore"})
 _GRADIENT_WORDS: Final = frozenset({"grad", "grads", "gradient", "gradients"})
 
 
@@ -58,14 +60,12 @@ def near_names(pattern: OpPattern, ops: Iterable[NamedOp]) -> str:
         return ""
     if pattern.is_regex:
         return _for_regex(text.removeprefix("name-regex(").removesuffix(")"), known)
-    if gradient := _for_gradient(text, known):
-        return gradient
+    if form := _for_gradient(text, known) or _for_other_form(text, known):
+        return form
     if "/" in text or _NUMBER.search(text):
         return _for_path(text, known)
     if "." in text:
-        last = text.rpartition(".")[2]
-        near = _nearest(text, _module_names(known))
-        return near or (_for_word(last, known) if last else "")
+        return _for_dotted(text, known)
     return _for_word(text, known)
 
 
@@ -73,6 +73,52 @@ def _for_word(word: str, known: list[NamedOp]) -> str:
     if word[0].isupper():
         return _nearest(word, [*_classes(known), *_mindspore_names(known)])
     return _nearest(word, _words(known))
+
+
+def _for_dotted(text: str, known: list[NamedOp]) -> str:
+    """For a module, a parameter or a function: names that are similar; else the part of it that
+    selects ops."""
+    if near := _nearest(text, _module_names(known)):
+        return near
+    first, last = text.partition(".")[0], text.rpartition(".")[2]
+    if first in _NAMESPACES:
+        return _for_word(last, known) if last else ""
+    words = text.split(".")
+    starts = (".".join(words[:end]) for end in range(len(words) - 1, 0, -1))
+    ends = (".".join(words[start:]) for start in range(1, len(words)))
+    parts = (part for part in (*starts, *ends) if len(part) >= _LEAST_WORD)
+    return next(filter(None, (_matched(part, known) for part in parts)), "")
+
+
+def _for_other_form(text: str, known: list[NamedOp]) -> str:
+    """For wildcards, several names in one text, an expression or a scope that is not written as
+    one."""
+    if _LIKE_REGEX.match(text):
+        return "; a regular expression is written name-regex(...)"
+    if re.search(r"[*?]", text):
+        body = re.escape(text).replace(r"\*", ".*").replace(r"\?", ".")
+        forms = (f"name-regex({body})", f"name-regex(.*{body}.*)")
+        matched = next(filter(None, (_matched(each, known) for each in forms)), "")
+        return f"; a pattern has no wildcards{matched}"
+    parts = [part for part in re.split(r"[\s,;|]+", text) if part]
+    if len(parts) > 1 and all(_matched(part, known) for part in parts):
+        return f"; give each pattern by itself: {', '.join(map(quoted, parts))}"
+    if text.isidentifier() and _matched(f"{text}/", known):
+        return f"; did you mean '{text}/'?"
+    return ""
+
+
+def _matched(text: str, known: list[NamedOp]) -> str:
+    """The end of a sentence that says what ``text`` matches; empty if that is nothing."""
+    try:
+        pattern = OpPattern.parse(text)
+    except SondeError:
+        return ""
+    matched = [op.name for op in known if pattern.matches(*op)]
+    if not matched:
+        return ""
+    more = f" and {len(matched) - 1:,} more" if len(matched) > 1 else ""
+    return f"; {quoted(text)} matches {matched[0]}{more}"
 
 
 def _for_path(text: str, known: list[NamedOp]) -> str:
@@ -85,15 +131,9 @@ def _for_path(text: str, known: list[NamedOp]) -> str:
     if near := _nearest(text, alike[:_MOST_NAMES]):
         return near
     name, _, cls = last.rpartition("-")
-    for word in dict.fromkeys((last, cls, name)):
-        if len(word) < _LEAST_WORD:
-            continue
-        pattern = OpPattern.parse(word)
-        matched = [op.name for op in known if pattern.matches(*op)]
-        if matched:
-            more = f" and {len(matched) - 1:,} more" if len(matched) > 1 else ""
-            return f"; {quoted(word)} matches {matched[0]}{more}"
-    return _for_word(last, known)
+    words = (word for word in (last, cls, name) if len(word) >= _LEAST_WORD)
+    matched = next(filter(None, (_matched(word, known) for word in words)), "")
+    return matched or _for_word(last, known)
 
 
 def _for_regex(text: str, known: list[NamedOp]) -> str:

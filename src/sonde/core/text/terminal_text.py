@@ -32,9 +32,11 @@ def shortened(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """``text`` in quotation marks, shortened if it is very long."""
+    """``text`` in quotation marks, shortened if it is very long. It can be copied: unlike those of
+    ``repr``, its backslashes are not doubled."""
     size = f" ({len(text):,} characters)" if len(text) > _MOST_SHOWN else ""
-    return f"{shortened(text)!r}{size}"
+    mark = '"' if "'" in text and '"' not in text else "'"
+    return f"{mark}{printable(shortened(text))}{mark}{size}"
 
 
 def write_to_stderr(text: str) -> None:
