@@ -89,7 +89,8 @@ def test_a_target_is_completed_from_the_modules(server: Server, text: str, full:
     [
         ("b2-Blok/", "no-such-op", "did you mean 'b2-Block/'"),
         ("layer.0", "no-such-op", "did you mean 'layers.0'"),
-        ("softmax", "no-such-op", "run a step first"),
+        ("softmax", "no-such-op", "run a step first, or give the full name"),
+        ("Nope", "no-such-op", "the module classes are Net, Block, Linear, ReLU, Sequential"),
         (f"{NET}/b3-Block/fc-Linear/addmm-op0", "no-such-scope", f"{NET}/ has no module"),
         (f"Gradients/{NET}/b3-Block/", "no-such-scope", f"did you mean '{NET}/b"),
         ("b2.fc.weight", "no-such-op", "is a parameter that ops read"),

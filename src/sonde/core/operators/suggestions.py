@@ -11,6 +11,7 @@ from sonde.core.errors import SondeError
 from sonde.core.graph import GRADIENTS, phase_of
 from sonde.core.operators import kinds
 from sonde.core.operators.patterns import NamedOp, OpPattern, parts_of
+from sonde.core.settings import one_of
 from sonde.core.text.terminal_text import quoted
 
 _MOST: Final = 3
@@ -188,10 +189,13 @@ def _nearest(text: str, names: Iterable[str], cutoff: float = _CUTOFF) -> str:
         return ""
     least = _likeness(word, close[0]) - _AS_LIKE
     best = [name for each in close if _likeness(word, each) >= least for name in by_lower[each]]
-    found = list(map(repr, best[:_MOST]))
-    if len(found) == 1:
-        return f"; did you mean {found[0]}?"
-    return f"; did you mean {', '.join(found[:-1])} or {found[-1]}?"
+    return did_you_mean(best)
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """The end of a sentence that suggests the first of these names; empty without names."""
+    found = list(map(quoted, names))[:_MOST]
+    return f"; did you mean {one_of(found)}?" if found else ""
 
 
 def _likeness(word: str, name: str) -> float:

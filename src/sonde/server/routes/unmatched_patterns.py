@@ -74,17 +74,19 @@ class PatternSearch:
         self.is_known = False
         self._searched: set[tuple[int, int, int]] = set()
         self._hints: dict[str, str] = {}
+        self._hint_nodes = 0
 
     async def look_at_graphs(self, run: Run) -> None:
         """Search the graphs that are new since the last call."""
-        newest: GraphIndex | None = None
+        largest: GraphIndex | None = None
         async for index in self._new_graphs(run):
-            if index.whole:  # Before the first step has ended not all ops are known.
-                self.is_known = True
-                newest = newest or index
+            # Before the first step has ended not all ops are known; a last step may be cut off.
+            self.is_known |= index.whole
+            if index.whole and len(index) > self._hint_nodes:
+                largest, self._hint_nodes = index, len(index)
             await asyncio.to_thread(self._look, index)  # Many patterns times many nodes.
-        if newest is not None and self.unmatched:
-            self._hints = await asyncio.to_thread(self._hints_in, newest)
+        if largest is not None and self.unmatched:
+            self._hints = await asyncio.to_thread(self._hints_in, largest)
 
     async def _new_graphs(self, run: Run) -> AsyncIterator[GraphIndex]:
         for rank in run.view().ranks:
