@@ -150,6 +150,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
         problems: list[DumpProblem] = []
         found = check_dump(path, drafts or default, None if as_json else _progress, problems.append)
         why_not = Dump(path).why_no_values()
+        warnings = _unmatched(path, drafts)
         hits = msgspec.to_builtins(list(found.in_order()))
         answers.append(
             {
@@ -159,6 +160,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 "hits": hits,
                 "problems": [str(each) for each in problems],
                 "damaged": [str(each) for each in problems if is_damage(each)],
+                "warnings": warnings,
                 "unobserved": [
                     *([why_not] if why_not else []),
                     *(each.message for each in problems if each.is_gap),
@@ -174,6 +176,8 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             lines = text.hits_lines(page, names or None, "; --json prints them", gaps)
             for line in [f"no values to check: {why_not}"] if why_not else lines:
                 click.echo(printable(line))
+            for line in text.warning_lines(warnings):
+                say(printable(line))
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
                 if not problem.is_gap:
@@ -184,6 +188,32 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
         return HIT
     is_unknown = any(answer["damaged"] or answer["unobserved"] for answer in answers)
     return UNKNOWN if is_unknown else 0
+
+
+def _unmatched(path: Path, drafts: Sequence[WatchpointDraft]) -> list[dict[str, Any]]:
+    """The watchpoints with patterns that match nothing in the graphs of a dump."""
+    from sonde.server.dumps.index import IndexedDump
+    from sonde.server.routes.unmatched_patterns import MOST_GRAPHS, RECOMMENDED_OPS, PatternSearch
+
+    searches = {
+        number: PatternSearch(draft)
+        for number, draft in enumerate(drafts, 1)
+        if draft.ops and draft.ops not in RECOMMENDED_OPS
+    }
+    if not searches:
+        return []
+    dump = IndexedDump(path)
+    for rank in dump.dump.ranks:
+        for graph_id in dump.dump.graph_ids(rank)[:MOST_GRAPHS]:
+            index = dump.graph(rank, graph_id)
+            for search in searches.values():
+                if index is not None and search.useless:
+                    search.look_at(index)
+    return [
+        {"id": number, "text": search.message()}
+        for number, search in searches.items()
+        if search.is_known and search.useless
+    ]
 
 
 def _progress(done: int, total: int) -> None:

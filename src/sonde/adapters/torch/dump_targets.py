@@ -24,13 +24,13 @@ def pattern_of(target: DumpTarget) -> OpPattern:
         return OpPattern.parse(target)
     if isinstance(target, nn.Module):
         return OpPattern(f"this {type(target).__name__}")
-    if isinstance(target, type) and issubclass(target, nn.Module):
+    if isinstance(target, type) and issubclass(target, nn.Module | torch.optim.Optimizer):
         return OpPattern.of_class(target.__name__)
     if not _is_of_torch(target):
         name = target.__name__ if isinstance(target, type) else type(target).__name__
         raise UsageError(
             "set_dump takes a module, a class of modules, a function of torch or a pattern, not "
-            f"{name}",
+            f"{name}{'; call it once for each' if isinstance(target, list | tuple) else ''}",
             slug="set-dump-target",
         )
     function = target.__name__.partition(".")[0]

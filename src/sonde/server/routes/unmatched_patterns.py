@@ -24,7 +24,8 @@ from sonde.wire.shapes import WatchpointSpec
 MOST_GRAPHS: Final = 50
 """Graphs of a rank that are searched, the newest first."""
 _SHOWN: Final = 3
-_RECOMMENDED_OPS: Final = frozenset(recommended_draft(each).ops for each in RECOMMENDED)
+RECOMMENDED_OPS: Final = frozenset(recommended_draft(each).ops for each in RECOMMENDED)
+"""The patterns of recommended watchpoints, which are for any network: some match nothing."""
 
 
 async def warning(run: Run, draft: api.WatchpointDraft, *, strict: bool = False) -> str:
@@ -81,12 +82,16 @@ class PatternSearch:
         largest: GraphIndex | None = None
         async for index in self._new_graphs(run):
             # Before the first step has ended not all ops are known; a last step may be cut off.
-            self.is_known |= index.whole
             if index.whole and len(index) > self._hint_nodes:
                 largest, self._hint_nodes = index, len(index)
             await asyncio.to_thread(self._look, index)  # Many patterns times many nodes.
         if largest is not None and self.unmatched:
             self._hints = await asyncio.to_thread(self._hints_in, largest)
+
+    def look_at(self, index: GraphIndex) -> None:
+        """Search one graph, and find names in it that may have been meant."""
+        self._look(index)
+        self._hints = self._hints or self._hints_in(index)
 
     async def _new_graphs(self, run: Run) -> AsyncIterator[GraphIndex]:
         for rank in run.view().ranks:
@@ -103,6 +108,7 @@ class PatternSearch:
                     continue
 
     def _look(self, index: GraphIndex) -> None:
+        self.is_known |= index.whole
         targets = set(self._targets.values())
         for text, pattern in list(self.useless.items()):
             for node in index.nodes:
@@ -148,9 +154,8 @@ _SEARCHED: Final[WeakKeyDictionary[Run, _Searched]] = WeakKeyDictionary()
 
 
 async def _warnings(run: Run) -> tuple[api.WatchpointWarning, ...]:
-    """The watchpoints with patterns that match nothing, once a whole graph is known. Recommended
-    ones are for any network: some match nothing in this one."""
-    specs = [spec for spec in run.watchpoints if spec.ops and spec.ops not in _RECOMMENDED_OPS]
+    """The watchpoints with patterns that match nothing, once a whole graph is known."""
+    specs = [spec for spec in run.watchpoints if spec.ops and spec.ops not in RECOMMENDED_OPS]
     if not specs:
         return ()
     known = _SEARCHED.setdefault(run, _Searched())
