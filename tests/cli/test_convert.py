@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -193,6 +194,7 @@ def test_mistakes_are_one_line(
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "noise").write_bytes(bytes(range(1, 256)))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:60])
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "nothing").mkdir()
     (tmp_path / "files").mkdir()
     shutil.copyfile(tmp_path / "a.npz", tmp_path / "files" / "a.npz")
@@ -201,14 +203,18 @@ def test_mistakes_are_one_line(
         ([old_dump, old_dump], "exists already; give a directory that does not exist"),
         ([DATA / "nan_log", tmp_path / "new"], "is a dump that Sonde reads as it is"),
         ([Path(__file__).parents[1] / "docs", tmp_path / "new"], "with neither .bin files"),
-        ([tmp_path / "a.npz", tmp_path / "new"], "is an archive of numpy arrays (.npz), neither"),
-        ([tmp_path / "a.npy", tmp_path / "new"], "is an array of numpy (.npy), neither"),
-        ([tmp_path / "a.pt", tmp_path / "new"], "is a file of torch.save (.pt), neither"),
-        ([tmp_path / "old.pt", tmp_path / "new"], "is a file of torch.save (.pt), neither"),
-        ([tmp_path / "a.txt", tmp_path / "new"], "is a text file, neither"),
-        ([tmp_path / "empty", tmp_path / "new"], "is an empty file, neither"),
-        ([tmp_path / "noise", tmp_path / "new"], "is a file of an unknown format, neither"),
-        ([tmp_path / "cut.npz", tmp_path / "new"], "is a damaged archive (zip), neither"),
+        (
+            [tmp_path / "a.npz", tmp_path / "new"],
+            "is an archive of numpy arrays (.npz), not a .bin file",
+        ),
+        ([tmp_path / "a.npy", tmp_path / "new"], "is an array of numpy (.npy), not a .bin file"),
+        ([tmp_path / "a.pt", tmp_path / "new"], "is a file of torch.save (.pt), not a .bin file"),
+        ([tmp_path / "old.pt", tmp_path / "new"], "is a file of torch.save (.pt), not a .bin file"),
+        ([tmp_path / "a.txt", tmp_path / "new"], "is a text file, not a .bin file"),
+        ([tmp_path / "empty", tmp_path / "new"], "is an empty file, not a .bin file"),
+        ([tmp_path / "noise", tmp_path / "new"], "is a file of an unknown format, not a .bin file"),
+        ([tmp_path / "cut.npz", tmp_path / "new"], "is a damaged archive (zip), not a .bin file"),
+        ([tmp_path / "pipe", tmp_path / "new"], "is neither a file nor a directory, not a .bin"),
         ([tmp_path / "nothing", tmp_path / "new"], "is an empty directory with neither"),
         ([tmp_path / "files", tmp_path / "new"], "; this looks like checkpoints or single tensors"),
     ):

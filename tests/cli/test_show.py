@@ -122,6 +122,12 @@ class TestOverview:
         MadeDump(tmp_path)
         assert "No step was dumped." in shown(tmp_path)
 
+    def test_a_run_without_nan_and_inf(self, tmp_path: Path, shown: Shown) -> None:
+        made = MadeDump(tmp_path)
+        (made.rank.root / layout.OVERFLOW).write_text('{"verdict": "finite"}')
+        text = shown(tmp_path)
+        assert "Rank 0 was searched for NaN and Inf: all observed values were finite.\n" in text
+
     def test_graphs_without_values(
         self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -38,6 +38,11 @@ from sonde.dump.tensor_record import TensorRecord
 
 _MANY = 12
 _UNLIMITED_WIDTH = 100_000
+_VERDICTS = {
+    "finite": "all observed values were finite",
+    "harmless": "those found did no harm",
+    "unknown": "the run was observed only in part, and none was found",
+}
 _WRITERS = {
     "sonde": "Sonde",
     "mindspore": "MindSpore",
@@ -121,6 +126,9 @@ class Page:
             self.line(f"Graphs only, no values: {', '.join(sizes[:_MANY])}{more}")
             self.line("View them: ", Text(f"sonde view {dump.path}", "cyan"))
         else:
+            for number, verdict in dump.verdicts(rank).items():
+                found = _VERDICTS.get(verdict, verdict)
+                self.line(f"Rank {number} was searched for NaN and Inf: {found}.")
             self.line("No step was dumped.")
 
     def _type_table(self, graph: Graph, order: Sequence[str]) -> None:

@@ -73,7 +73,7 @@ def convert(path: Path, out: Path, progress: Progress | None = None) -> Converte
 def _no_old_dump(path: Path) -> DumpError:
     kind = kind_of_path(path)
     if not path.is_dir():
-        message = f"{path} is {kind}, neither a .bin file of MindSpore 1.x nor a raw dump of Ascend"
+        message = f"{path} is {kind}, not a .bin file of MindSpore 1.x or a raw dump of Ascend"
         return DumpError(message, slug="no-dump")
     known = looks_like(path)
     message = f"{path} is {kind} with neither .bin files of MindSpore 1.x nor raw dumps of Ascend"

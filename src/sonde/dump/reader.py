@@ -164,8 +164,14 @@ class Dump:
             return ""
         if any(tree.graph_ids for tree in trees):
             return "the dump has graphs only"
-        is_verdict = any((tree.layout.root / layout.OVERFLOW).is_file() for tree in trees)
-        return "" if is_verdict else "the dump has no steps"
+        return "" if self.verdicts(rank) else "the dump has no steps"
+
+    def verdicts(self, rank: int | None = None) -> dict[int, str]:
+        """The verdict on the run of each rank that was searched for NaN and Inf."""
+        found = {
+            tree.rank: self._json(tree.layout.root / layout.OVERFLOW) for tree in self._trees(rank)
+        }
+        return {each: str(text["verdict"]) for each, text in found.items() if "verdict" in text}
 
     def tensors(
         self,

@@ -80,6 +80,8 @@ def kind_of_path(path: Path) -> str:
     if path.is_dir():
         with os.scandir(path) as entries:
             return "an empty directory" if next(entries, None) is None else "a directory"
+    if not path.is_file():  # A pipe would be waited for.
+        return "neither a file nor a directory"
     try:
         with path.open("rb") as file:
             start = file.read(_READ_BYTES)
