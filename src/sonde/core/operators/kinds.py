@@ -114,13 +114,13 @@ def computes(name: str, op_type: str, phase: Phase = "forward", module_class: st
 
 @lru_cache(maxsize=4096)
 def _identities(name: str) -> frozenset[str]:
+    gradient = None if _find(name) is not None else _GRADIENT.fullmatch(name)
+    operator = name if gradient is None else gradient[1]
     found: set[str] = set()
-    for each in (name, ALSO.get(name, name)):
-        gradient = None if _find(each) is not None else _GRADIENT.fullmatch(each)
-        if gradient is not None:
-            found.update(_gradients(gradient[1]))
-        else:
-            found.update((_identity(each), *_gradients(each)))
+    for each in (operator, ALSO.get(operator, operator)):
+        found.update(_gradients(each))
+        if gradient is None:
+            found.add(_identity(each))
     return frozenset(found)
 
 

@@ -248,8 +248,10 @@ ALSO: Final = {
     "cross_entropy": "log_softmax",
     "SparseSoftmaxCrossEntropyWithLogits": "log_softmax",
     "SoftmaxCrossEntropyWithLogits": "log_softmax",
+    "Gather": "embedding",
+    "StridedSlice": "select",
 }
-"""Operators that torch computes partly with another one."""
+"""Operators that torch computes, partly or in some cases, with another one."""
 _BIAS_GRADIENT: Final = "sum convolution_backward"
 _CONVOLUTION_GRADIENTS: Final = (
     *("Conv2DBackpropInput", "Conv2DBackpropFilter"),
@@ -261,6 +263,9 @@ IN_PHASE: Final[dict[str, dict[Phase, str]]] = {
         "backward": _BIAS_GRADIENT,
     },
     "BiasAddGrad": {"backward": _BIAS_GRADIENT},
+    "DropoutGenMask": {"forward": "Dropout/bernoulli"},
+    "DropoutDoMask": {"forward": "Dropout/mul", "backward": "Dropout/mul"},
+    "DropoutGrad": {"backward": "Dropout/mul"},
     **{name: {"backward": "convolution_backward"} for name in _CONVOLUTION_GRADIENTS},
 }
 """Operators of MindSpore whose work ops of torch do together with other work: the types of these
