@@ -11,7 +11,7 @@ from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import RankSocket
 from sonde.wire.rank import ControlMessage, GraphPart, Status
-from sonde.wire.shapes import GraphBasis, Node, TensorType
+from sonde.wire.shapes import ConditionSpec, GraphBasis, Node, TensorType, WatchpointSpec
 
 NET = "Default/network-Net"
 FLOAT = TensorType("float32", (2, 2))
@@ -162,6 +162,18 @@ def test_patterns_that_match_nothing_are_reported_when_the_first_graph_is_whole(
         assert [each["id"] for each in found["warnings"]] == [3]
         assert server.ask("PUT", f"{path}/3", {**OVERFLOW, "ops": ["addmm"]})[0] == 200
         assert server.get("/runs/mine")["warnings"] == []
+
+
+def test_a_pattern_of_a_rank_that_cannot_be_read_does_no_harm(server: Server) -> None:
+    conditions = (ConditionSpec("tensor_overflow"),)
+    specs = tuple(
+        WatchpointSpec(number, "", conditions, (ops,))
+        for number, ops in ((1, "name-regex("), (2, "Liner"))
+    )
+    with RankConversation(server, watchpoints=specs) as rank:
+        rank.send(GraphPart(0, "net", 0, (RAN,), 1))
+        found = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["graphs"])
+        assert [each["id"] for each in found["warnings"]] == [2]
 
 
 def test_what_has_run_replaces_what_was_expected(server: Server) -> None:
