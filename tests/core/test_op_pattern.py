@@ -199,6 +199,12 @@ def test_where_gradients_are_is_said_where_they_have_no_names(text: str, more: s
     assert hint.endswith(f"{where}: 'Gradients/' selects all of them{more}")
 
 
+def test_a_word_with_some_common_letters_is_not_suggested() -> None:
+    ops = [NamedOp("Default/slice-op0", "slice", "Default", False)]
+    assert suggestion(OpPattern.parse("Liner"), ops) == ""
+    assert suggestion(OpPattern.parse("Slise"), ops) == "; did you mean 'Slice'?"
+
+
 def test_nothing_is_suggested_without_ops() -> None:
     assert suggestion(OpPattern.parse("Linear"), ()) == ""
 

@@ -16,7 +16,7 @@ from sonde.core.text.terminal_text import quoted
 
 _MOST: Final = 3
 _LISTED: Final = 6
-_CUTOFF: Final = 0.6
+_CUTOFF: Final = 0.65
 _LAST_PART_CUTOFF: Final = 0.75
 """Of the last parts of full names, whose first parts are alike in most ops of a network."""
 _AS_LIKE: Final = 0.05
