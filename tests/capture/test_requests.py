@@ -26,7 +26,7 @@ def test_without_patterns_everything_is_wanted() -> None:
     assert request.wants_op(CONV)
     assert request.wants_op(WEIGHT)
     assert 4 in request.steps
-    assert request.unmatched() == ()
+    assert not request.unmatched()
 
 
 def test_patterns_that_never_matched_are_known() -> None:
@@ -35,7 +35,7 @@ def test_patterns_that_never_matched_are_known() -> None:
     assert request.wants_op(CONV)
     assert request.wants_op(ADD)
     assert not request.wants_op(op("Default/mul-op0"))
-    assert [pattern.text for pattern in request.unmatched()] == [
+    assert [pattern.text for pattern, _ in request.unmatched()] == [
         "Default/add-op4",
         "name-regex(x.*)",
     ]
@@ -72,13 +72,19 @@ def test_patterns_that_match_nothing_are_reported_once_after_the_first_step() ->
     ]
 
 
-def test_a_switch_of_the_running_step_is_reported_after_a_whole_step() -> None:
+def test_a_switch_of_the_running_step_is_reported_when_that_step_ends() -> None:
     request = ToggledRequest(ALL_STEPS)
     said: list[str] = []
     sink = UnmatchedPatterns(request, said.append)
     sink.begin_step(0)
-    request.switches.append(Switch(OpPattern.parse("ad"), lambda node: False, True))
+    for text in ("Convv2d", "add"):  # Both after their ops would have run.
+        pattern = OpPattern.parse(text)
+        covers = lambda node, pattern=pattern: pattern.matches(node.name, node.type)  # noqa: E731
+        request.switches.append(Switch(pattern, covers, True))
     for step in (0, 1):
-        sink.end_step(StepEnd(step, Graph(0, "Net", (ADD,)), True))
-        assert len(said) == step
+        sink.end_step(StepEnd(step, Graph(0, "Net", (CONV, ADD)), True))
         sink.begin_step(step + 1)
+    assert said == [
+        "sonde: 'Convv2d' matched no op of step 0; did you mean 'Conv2d' or 'Conv2D'? "
+        "[op-unmatched]"
+    ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.dump.old_formats.made_old_dumps import nc1hwc0, raw_bytes, tensor_message, write_bin
 from tests.dump.sample_dumps import DATA
 
@@ -186,11 +188,37 @@ def test_a_damaged_file_is_named_and_the_others_are_converted(
 def test_mistakes_are_one_line(
     old_dump: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones(3))
+    np.save(tmp_path / "a.npy", np.ones(3))
+    torch.save(torch.ones(3), tmp_path / "a.pt")
+    torch.save(torch.ones(3), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    (tmp_path / "a.txt").write_text("Grüße\n" * 2000)
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "noise").write_bytes(bytes(range(1, 256)))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:60])
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "files").mkdir()
+    shutil.copyfile(tmp_path / "a.npz", tmp_path / "files" / "a.npz")
     for words, expected in (
         ([tmp_path / "none", tmp_path / "new"], "none does not exist [no-dump]"),
         ([old_dump, old_dump], "exists already; give a directory that does not exist"),
         ([DATA / "nan_log", tmp_path / "new"], "is a dump that Sonde reads as it is"),
-        ([Path(__file__).parents[1] / "docs", tmp_path / "new"], "holds neither .bin files"),
+        ([Path(__file__).parents[1] / "docs", tmp_path / "new"], "with neither .bin files"),
+        (
+            [tmp_path / "a.npz", tmp_path / "new"],
+            "is an archive of numpy arrays (.npz), not a .bin file",
+        ),
+        ([tmp_path / "a.npy", tmp_path / "new"], "is an array of numpy (.npy), not a .bin file"),
+        ([tmp_path / "a.pt", tmp_path / "new"], "is a file of torch.save (.pt), not a .bin file"),
+        ([tmp_path / "old.pt", tmp_path / "new"], "is a file of torch.save (.pt), not a .bin file"),
+        ([tmp_path / "a.txt", tmp_path / "new"], "is a text file, not a .bin file"),
+        ([tmp_path / "empty", tmp_path / "new"], "is an empty file, not a .bin file"),
+        ([tmp_path / "noise", tmp_path / "new"], "is a file of an unknown format, not a .bin file"),
+        ([tmp_path / "cut.npz", tmp_path / "new"], "is a damaged archive (zip), not a .bin file"),
+        ([tmp_path / "pipe", tmp_path / "new"], "is neither a file nor a directory, not a .bin"),
+        ([tmp_path / "nothing", tmp_path / "new"], "is an empty directory with neither"),
+        ([tmp_path / "files", tmp_path / "new"], "; this looks like checkpoints or single tensors"),
     ):
         code, _, err = run("convert", *words, capsys=capsys)
         assert code == 2

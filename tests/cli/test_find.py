@@ -43,6 +43,9 @@ def test_every_item_is_found_by_its_own_words(capsys: pytest.CaptureFixture[str]
     [
         ([], "no words given: sonde find WORDS..., such as 'sonde find LossMonitor' [usage]"),
         ([" "], "no words given: sonde find WORDS..., such as 'sonde find LossMonitor' [usage]"),
+        (["("], "'(' has no letter or digit to look for; give words [nothing-found]"),
+        ([".*"], "'.*' has no letter or digit to look for; give words [nothing-found]"),
+        (["a", "?"], "'?' has no letter or digit to look for; give words [nothing-found]"),
         (
             ["LossMonitr"],
             "nothing in MindSpore's documents has 'LossMonitr'; did you mean 'LossMonitor'? "

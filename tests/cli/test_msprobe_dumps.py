@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.dump.msprobe_dumps import unpacked
+from tests.dump.sample_dumps import DATA
 
 from sonde.cli.main import main
 
@@ -30,6 +32,44 @@ def test_show_lists_steps_ops_and_tensors(place: Path, capsys: pytest.CaptureFix
     found = json.loads(text)["tensors"]
     assert {each["type"] for each in found} == {"linear", "linear_backward"}
     assert found[0]["statistics"]["nan count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("contents", "problem"),
+    [
+        ("[]", "it is a list, not an object"),
+        ("3", "it is a number, not an object"),
+        ("null", "it is null, not an object"),
+        ("{}", "it has no 'data'"),
+        ('{"data": []}', "its 'data' is a list, not an object"),
+        ('{"data": "x"}', "its 'data' is a text, not an object"),
+        ('{"data": {"a": 1, "b": 2}}', "the entry 'a' of 'data' is a number, not an object"),
+        ("{", "not JSON: "),
+        ("", "not JSON: "),
+    ],
+)
+def test_a_file_that_is_not_one_of_msprobe_is_one_error(
+    contents: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dump.json").write_text(contents)
+    for words in (["show"], ["view", "--check"], ["compare", str(tmp_path)]):
+        assert main([*words, str(tmp_path)]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"{tmp_path / 'dump.json'}: " in err
+        assert problem in err
+        assert err.endswith(" [json-file]\n")
+        assert len(err.splitlines()) == 1
+
+
+def test_a_dump_beside_a_file_that_is_called_like_one_of_msprobe_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dump.json").write_text('{"common_dump_settings": {}}')
+    shutil.copytree(DATA / "nan_log", tmp_path / "out")
+    code, text = run("show", tmp_path, capsys=capsys)
+    assert code == 0
+    assert "by MindSpore" in text
 
 
 def test_view_names_the_origin_of_nan(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

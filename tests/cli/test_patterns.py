@@ -101,6 +101,9 @@ TABLE = {
     "MatMul": MATMUL,
     "matmul": MATMUL,
     "F.linear": MATMUL,
+    "Conv2DBackpropFilter": ".*/convolution_backward-op0",
+    "Momentum": "Default/optimizer-SGD/.*",
+    "BiasAdd": r".*/(convolution|convolution_backward|addmm)-op0|Gradients/.*/sum-op\d+",
     "BatchNorm": ".*/native_batch_norm(_backward)?-op0",
     "MaxPool": ".*/max_pool2d_with_indices(_backward)?-op0",
     "ReLU": rf"{NET}/relu-ReLU/.*",
@@ -117,6 +120,7 @@ OBJECTS: dict[str, Callable[[Net], DumpTarget]] = {
     "layers.0.attn": lambda net: net.layers[0].attn,
     "Linear": lambda net: nn.Linear,
     "Block": lambda net: Block,
+    "SGD": lambda net: torch.optim.SGD,
     "torch.relu": lambda net: torch.relu,
     "F.linear": lambda net: F.linear,
     "F.conv2d": lambda net: F.conv2d,
@@ -237,3 +241,5 @@ def test_a_function_that_is_several_ops_is_refused_as_a_target() -> None:
         sonde.set_dump(F.multi_head_attention_forward)
     with pytest.raises(UsageError, match="not builtin_function_or_method"):
         sonde.set_dump(len)
+    with pytest.raises(UsageError, match="not list; call it once for each"):
+        sonde.set_dump(["fc1"])  # type: ignore[arg-type]

@@ -188,7 +188,7 @@ def test_the_command_of_mindinsight_starts_the_server(
     ]
     assert main([*words, "--enable-debugger", "maybe"]) == 2
     said = capsys.readouterr().err
-    assert "'--enable-debugger': 'maybe' is not a valid boolean" in said
+    assert "'--enable-debugger': 'maybe' is neither True nor False" in said
     assert said.endswith("try 'sonde start --help' [usage]\n")
 
 
@@ -197,6 +197,14 @@ def test_a_server_without_the_debugger_says_so(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[1:] == [
         "sonde: trainings cannot connect: --enable-debugger is False"
     ]
+
+
+@pytest.mark.parametrize("word", ["", "2"])
+def test_a_word_that_is_neither_true_nor_false_is_refused(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["start", "--enable-debugger", word]) == 2
+    assert f"'--enable-debugger': {word!r} is neither True nor False;" in capsys.readouterr().err
 
 
 def test_a_taken_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

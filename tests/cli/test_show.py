@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,28 @@ class TestOverview:
     def test_an_empty_dump(self, tmp_path: Path, shown: Shown) -> None:
         MadeDump(tmp_path)
         assert "No step was dumped." in shown(tmp_path)
+
+    def test_a_run_without_nan_and_inf(self, tmp_path: Path, shown: Shown) -> None:
+        made = MadeDump(tmp_path)
+        (made.rank.root / layout.OVERFLOW).write_text('{"verdict": "finite"}')
+        text = shown(tmp_path)
+        assert "Rank 0 was searched for NaN and Inf: all observed values were finite.\n" in text
+
+    def test_graphs_without_values(
+        self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "300")
+        made = small_dump(tmp_path / "whole")
+        graphs = tmp_path / "graphs" / "rank_0" / "graphs"
+        shutil.copytree(made.rank.graphs, graphs)
+        text = shown(tmp_path / "graphs")
+        assert text.startswith(f"{tmp_path / 'graphs'}: Net, by ")
+        assert "Graphs only, no values: 3 ops in graph 0\n" in text
+        assert f"sonde view {tmp_path / 'graphs'}" in text
+        assert "No step was dumped" not in text
+        for words in (["--op", "log"], ["--step", "0"], ["--io", "input"], ["--values"]):
+            error = shown.fails(tmp_path / "graphs", *words)
+            assert error.endswith(": the dump has graphs only: no values to show [no-values]\n")
 
     def test_as_json(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
@@ -402,6 +425,20 @@ class TestMistakes:
         for file in tmp_path.rglob("statistic.csv"):
             file.unlink()
         assert "the dump has no tensors" in shown.fails(tmp_path, "--op", "log")
+
+    @pytest.mark.parametrize("text", ["x" * 5000, f"Default/{'x' * 5000}"])
+    def test_a_very_long_pattern_is_not_printed_whole(
+        self, text: str, tmp_path: Path, shown: Shown
+    ) -> None:
+        small_dump(tmp_path)
+        error = shown.fails(tmp_path, "--op", text)
+        assert "characters) matches no op in the dump" in error
+        assert len(error) < 500
+
+    def test_gradients_are_said_to_be_outputs_of_ops(self, tmp_path: Path, shown: Shown) -> None:
+        small_dump(tmp_path)
+        error = shown.fails(tmp_path, "--op", "grad")
+        assert "a gradient is an output of the op that computes it" in error
 
     def test_a_step_that_is_not_there(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)

@@ -58,6 +58,36 @@ def test_a_check_without_hits_is_fine(good: Path, capsys: pytest.CaptureFixture[
     assert view(capsys, "--check", str(good)) == (0, "no hits\n")
 
 
+def test_a_check_without_values_says_so(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(good / "rank_0" / "graphs", tmp_path / "graphs" / "rank_0" / "graphs")
+    why = "no values to check: the dump has graphs only\n"
+    assert view(capsys, "--check", str(tmp_path / "graphs")) == (2, why)
+    code, text = view(capsys, "--check", "--json", str(tmp_path / "graphs"))
+    assert (code, json.loads(text)["unobserved"]) == (2, ["the dump has graphs only"])
+    (tmp_path / "nothing" / "rank_0").mkdir(parents=True)
+    why = "no values to check: the dump has no steps\n"
+    assert view(capsys, "--check", str(tmp_path / "nothing")) == (2, why)
+
+
+def test_a_check_names_patterns_that_match_nothing(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conditions = [{"id": "tensor_overflow", "parameters": {}, "expression": ""}]
+    points = [{"name": "", "conditions": conditions, "ops": [ops]} for ops in ("lgo", "log")]
+    file = tmp_path / "points.json"
+    file.write_text(json.dumps({"watchpoints": points, "version": 1}))
+    code, text = view(capsys, "--check", "--recommended", "--load", str(file), str(good))
+    assert code == 0
+    warnings = [line for line in text.splitlines() if "matches" in line]
+    assert len(warnings) == 1
+    assert "watchpoint 1: no op, parameter or gradient seen so far matches 'lgo'" in warnings[0]
+    assert "did you mean 'log'" in warnings[0]
+    _, text = view(capsys, "--check", "--json", "--load", str(file), str(good))
+    assert [each["id"] for each in json.loads(text)["warnings"]] == [1]
+
+
 def test_a_check_can_be_read_by_programs(
     bad: Path, good: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,9 +8,10 @@ from torch import nn
 
 from sonde.core.errors import SondeError
 from sonde.core.operators import kinds
-from sonde.core.operators.names import COMPOSED, KINDS, SAME_WORD, TORCH_CLASSES
+from sonde.core.operators.names import COMPOSED, KINDS, OPTIMIZERS, SAME_WORD, TORCH_CLASSES
 from sonde.core.operators.patterns import NamedOp, OpPattern, parse_all, selects
 from sonde.core.operators.suggestions import suggestion
+from sonde.core.text.terminal_text import quoted
 
 NET = "Default/network-Net"
 CONV = NamedOp(f"{NET}/conv1-Conv2d/convolution-op0", "convolution", f"{NET}/conv1-Conv2d", False)
@@ -141,15 +142,81 @@ def test_a_pattern_that_can_match_nothing_is_refused(text: str) -> None:
         ("qqqqqq", "; the op types are convolution, convolution_backward, addmm, relu_, expand, "),
         (f"{NET}/conv1-Conv2d/convolution-op9", f"; did you mean {CONV.name!r}"),
         (f"{NET}/conv1-Conv/", f"; did you mean '{NET}/conv1-Conv2d/'"),
+        ("Default/Conv-op12", f"; 'Conv' matches {CONV.name} and 1 more"),
+        ("Default/MatMul-op3", f"; 'MatMul' matches {ATTN.name}"),
+        ("Default/attn-Dense/", "; 'Dense' matches"),
+        ("layers/0/atn/", "; did you mean 'layers/0/attn/'"),
+        ("0-Block/atn-Linear/", "; did you mean '0-Block/attn-Linear/'"),
+        ("conv1-Conv2d/convolutoin-op0", "; did you mean 'conv1-Conv2d/convolution-op0'"),
+        ("Default/Lineer-op0", "; did you mean 'Linear'"),
         ("name-regex(Default/relu-op3)", "; did you mean 'Default/relu_-op3'"),
+        ("conv*", "; a pattern has no wildcards; 'name-regex(.*conv.*.*)' matches "),
+        ("*.weight", "; a pattern has no wildcards; 'name-regex(.*\\.weight)' matches layers.0"),
+        ("conv1, Linear", "; give each pattern by itself: 'conv1', 'Linear'"),
+        ("conv1|relu", "; give each pattern by itself: 'conv1', 'relu'"),
+        ("Default", "; did you mean 'Default/'?"),
+        ("name_regex(conv1)", "; a regular expression is written name-regex(...)"),
+        ("conv1.forward", f"; 'conv1' matches {CONV.name} and 1 more"),
+        ("self.relu", "; 'relu' matches Default/relu_-op3"),
+        ("F.convolutoin", "; did you mean 'convolution'"),
+        ("name-regex(conv1)", "; it must match the whole name: 'name-regex(.*conv1.*)'"),
+        (
+            "name-regex(nope|conv1)",
+            "; it must match the whole name: 'name-regex(.*(nope|conv1).*)'",
+        ),
+        ("name-regex(.*conv9.*)", "; no name contains 'conv9'; did you mean 'conv1'"),
     ],
 )
 def test_a_suggestion_is_of_the_kind_that_the_user_meant(text: str, hint: str) -> None:
     assert suggestion(OpPattern.parse(text), OPS).startswith(hint)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Default/nothing-op0", "Default/zzz/", "a/b/c", "/", "name-regex(.*[0-9]{9}.*)"),
+        *("x" * 5000, "Default/" + "x" * 5000, f"name-regex({'x' * 1900})"),
+    ],
+)
+def test_no_name_is_suggested_that_is_only_a_little_similar(text: str) -> None:
+    assert suggestion(OpPattern.parse(text), OPS) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("grad", ""),
+        ("Gradients", ""),
+        ("name-regex(.*conv1.*grad.*)", ""),
+        ("conv1.grad", f", 'Gradients/{NET}/conv1-Conv2d/' those of conv1"),
+        ("conv1.weight.grad", f", 'Gradients/{NET}/conv1-Conv2d/' those of conv1"),
+    ],
+)
+def test_where_gradients_are_is_said_where_they_have_no_names(text: str, more: str) -> None:
+    ops = [op for op in OPS if op != GRAD]
+    hint = suggestion(OpPattern.parse(text), ops)
+    where = "a gradient is an output of the op that computes it, in the backward pass"
+    assert hint.endswith(f"{where}: 'Gradients/' selects all of them{more}")
+
+
+def test_a_word_with_some_common_letters_is_not_suggested() -> None:
+    ops = [NamedOp("Default/slice-op0", "slice", "Default", False)]
+    assert suggestion(OpPattern.parse("Liner"), ops) == ""
+    assert suggestion(OpPattern.parse("Slise"), ops) == "; did you mean 'Slice'?"
+
+
 def test_nothing_is_suggested_without_ops() -> None:
     assert suggestion(OpPattern.parse("Linear"), ()) == ""
+
+
+def test_a_very_long_text_is_shortened_in_messages() -> None:
+    assert quoted("fc1") == "'fc1'"
+    assert quoted("it's\\d\n") == '"it\'s\\d\\n"'
+    assert len(quoted("x" * 5000)) < 250
+    assert "5,000 characters" in quoted("x" * 5000)
+    with pytest.raises(SondeError) as raised:
+        OpPattern.parse(f"name-regex({'x' * 5000}")
+    assert len(str(raised.value)) < 400
 
 
 # ------------------------------------------------------------------------------ the table
@@ -173,14 +240,90 @@ def test_each_operator_of_mindspore_has_an_op_of_torch_that_exists() -> None:
     without = [
         name
         for name in sorted(kinds.MINDSPORE_NAMES)
-        if not any(kinds.computes(name, each) for each in known)
+        if kinds.optimizer_class(name) is None
+        and not any(
+            kinds.computes(name, each, phase) for each in known for phase in ("forward", "backward")
+        )
     ]
     only_in_mindspore = {
         *("Load", "Depend", "UpdateState", "MakeTuple", "TupleGetItem", "StopGradient"),
-        *("Conv2DBackpropInput", "Conv3DBackpropInput"),
-        *("Conv2DBackpropFilter", "Conv3DBackpropFilter"),
     }
     assert set(without) <= only_in_mindspore
+
+
+def test_optimizers_of_mindspore_have_one_of_torch() -> None:
+    assert [name for name in OPTIMIZERS if not hasattr(torch.optim, name)] == []
+
+
+def _op(scope: str, op_type: str) -> NamedOp:
+    return NamedOp(f"{scope}/{op_type}-op0", op_type, scope, False)
+
+
+FC = f"{NET}/fc1-Linear"
+CONV3D = f"{NET}/conv3-Conv3d"
+STEP = (
+    _op("Default", "add"),
+    _op(FC, "addmm"),
+    _op(FC, "add"),
+    _op(CONV3D, "convolution"),
+    _op("Default/loss-Loss", "sum"),
+    _op(f"Gradients/{CONV3D}", "convolution_backward"),
+    _op(f"Gradients/{FC}", "sum"),
+    _op(f"Gradients/{NET}/pool-AvgPool2d", "avg_pool2d_backward"),
+    _op(f"Gradients/{NET}/act-LeakyReLU", "leaky_relu_backward"),
+    _op(f"Gradients/{NET}/act-PReLU", "_prelu_kernel_backward"),
+    _op(f"Gradients/{NET}/drop-Dropout", "native_dropout_backward"),
+    _op(f"Gradients/{NET}/drop-Dropout", "mul"),
+    _op(f"Gradients/{NET}/up-Upsample", "upsample_bilinear2d_backward"),
+    _op(f"Gradients/{NET}/rows-Embedding", "embedding_dense_backward"),
+    _op(f"Gradients/{NET}/loss-MSELoss", "mse_loss_backward"),
+    _op(f"Gradients/{NET}", "slice_backward"),
+    _op(f"Gradients/{NET}", "select_backward"),
+    _op("Default/optimizer-SGD", "mul_"),
+    _op("Default/optimizer-SGD", "add_"),
+    _op("Default/optimizer-SGD", "_fused_sgd_"),
+    _op("Default/optimizer-RMSprop", "addcmul_"),
+    _op("Default/optimizer-AdamW_1", "lerp_"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("Conv2DBackpropInput", "convolution_backward"),
+        ("Conv2DBackpropFilter", "convolution_backward"),
+        ("Conv3DBackpropInput", "convolution_backward"),
+        ("Conv3DBackpropFilter", "convolution_backward"),
+        ("BiasAdd", "addmm fc1-Linear/add convolution convolution_backward fc1-Linear/sum"),
+        ("BiasAddGrad", "convolution_backward fc1-Linear/sum"),
+        ("Momentum", "mul_ add_ _fused_sgd_"),
+        ("ApplyMomentum", "mul_ add_ _fused_sgd_"),
+        ("ops.ApplyMomentum", "mul_ add_ _fused_sgd_"),
+        ("SGD", "mul_ add_ _fused_sgd_"),
+        ("ApplyRMSProp", "addcmul_"),
+        ("AdamWeightDecay", "lerp_"),
+        ("Adam", ""),
+        ("AvgPool", "avg_pool2d_backward"),
+        ("AvgPoolGrad", "avg_pool2d_backward"),
+        ("LeakyReLUGrad", "leaky_relu_backward"),
+        ("PReLUGrad", "_prelu_kernel_backward"),
+        ("DropoutGrad", "native_dropout_backward drop-Dropout/mul"),
+        ("ResizeBilinearGrad", "upsample_bilinear2d_backward"),
+        ("EmbeddingLookup", "embedding_dense_backward"),
+        ("MSELoss", "mse_loss_backward"),
+        ("StridedSliceGrad", "slice_backward select_backward"),
+        ("SliceGrad", "slice_backward"),
+        ("Gather", "embedding_dense_backward"),
+        ("DropoutDoMask", "native_dropout_backward drop-Dropout/mul"),
+        ("Select", ""),
+    ],
+)
+def test_a_name_of_mindspore_selects_the_ops_that_do_its_work(name: str, types: str) -> None:
+    pattern = OpPattern.parse(name)
+    found = [op.name for op in STEP if pattern.matches(*op)]
+    assert len(found) == len(types.split())
+    for wanted in types.split():
+        assert any(f"/{each}".endswith(f"/{wanted}-op0") for each in found), found
 
 
 def test_composed_functions_are_functions_of_torch() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.e2e.debugged import RAINFALL, Process, Serving, in_state, look, picture
+from tests.server.rank_conversation import OVERFLOW
 from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import FakeRank
@@ -175,6 +176,13 @@ def test_errors_in_a_watchpoint_are_shown_and_deleted_ones_can_be_restored(
     expect(rows).to_have_count(0)
     page.get_by_role("button", name="undo").last.click()
     expect(rows).to_have_count(count)
+    server.post("/runs/sample/watchpoints", {**OVERFLOW, "ops": ["Blok"]})
+    expect(rows.last.get_by_role("status")).to_have_text(
+        "no op, parameter or gradient seen so far matches 'Blok'; did you mean 'Block'?"
+    )
+    expect(page.locator(".watchpoint").get_by_role("status")).to_have_count(1)
+    rows.last.scroll_into_view_if_needed()
+    picture(page, "82-no-such-op-light")
 
 
 def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(

@@ -366,10 +366,17 @@ export interface RecheckView {
   readonly notes: readonly string[];
 }
 
+/** Text to show about watchpoint `id`: its patterns match nothing in the ops seen so far. */
+export interface WatchpointWarning {
+  readonly id: number;
+  readonly text: string;
+}
+
 /**
  * `revision` grows with every change of the other fields; `controls` are the commands that are
  * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
  * `unobserved`: what was not observed of the run, so that no hits there mean nothing.
+ * `warnings`: about watchpoints whose patterns match nothing.
  */
 export interface RunView {
   readonly id: string;
@@ -383,6 +390,7 @@ export interface RunView {
   readonly peer: string | null;
   readonly recheck: RecheckView | null;
   readonly unobserved: readonly string[];
+  readonly warnings: readonly WatchpointWarning[];
 }
 
 /**
@@ -611,6 +619,7 @@ export interface WatchpointAnswer {
 
 export interface WatchpointList {
   readonly watchpoints: readonly WatchpointSpec[];
+  readonly warnings: readonly WatchpointWarning[];
 }
 
 /** A saved set of watchpoints. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from sonde.core.graph import Graph, OpNode
 from sonde.core.operators.patterns import NamedOp, OpPattern
@@ -11,6 +12,10 @@ from sonde.core.operators.suggestions import suggestion
 from sonde.core.selection import Selection, StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.text.terminal_text import quoted
+
+Covers = Callable[[OpNode], bool]
+"""Whether an op is one that a pattern names."""
 
 
 @dataclass(slots=True)
@@ -35,27 +40,25 @@ class SelectionRequest:
             self._unmatched = [each for each in self._unmatched if not _matches(each, node)]
         return self.selection.wants_op(node)
 
-    def unmatched(self) -> tuple[OpPattern, ...]:
+    def unmatched(self) -> list[tuple[OpPattern, Covers]]:
         """The patterns that have matched no op so far."""
-        return tuple(self._unmatched)
+        return [(each, partial(_matches, each)) for each in self._unmatched]
 
-    def ops_in(self, graph: Graph) -> Iterable[str]:
-        """The names of the ops of a graph that are wanted."""
-        return (node.name for node in graph.ops if self.selection.wants_op(node))
+    def wanted_in(self, graph: Graph) -> Iterable[OpNode]:
+        """The ops, parameters and inputs of a graph that are wanted."""
+        return filter(self.selection.wants_op, graph)
 
 
 @dataclass(slots=True, eq=False)
 class Switch:
     """Switches ops on or off, from the time at which it was added.
 
-    ``pattern`` has the name of what it covers, for messages. ``had_step``: it was there when a step
-    began; ``has_matched``: it has covered an op.
+    ``pattern`` has the name of what it covers, for messages. ``has_matched``: it has covered an op.
     """
 
     pattern: OpPattern
-    covers: Callable[[OpNode], bool]
+    covers: Covers
     enabled: bool
-    had_step: bool = False
     has_matched: bool = False
 
 
@@ -79,23 +82,17 @@ class ToggledRequest:
             if switch.covers(node):
                 switch.has_matched = True
                 decision = switch.enabled
-        if decision and node.kind == "op":
+        if decision:
             self._names.add(node.name)
         return decision
 
-    def begin_step(self) -> None:
-        for switch in self.switches:
-            switch.had_step = True
+    def unmatched(self) -> list[tuple[OpPattern, Covers]]:
+        """The patterns of switches that have covered no op so far."""
+        return [(each.pattern, each.covers) for each in self.switches if not each.has_matched]
 
-    def unmatched(self) -> tuple[OpPattern, ...]:
-        """The patterns of switches that were there for a whole step and covered no op so far."""
-        return tuple(
-            each.pattern for each in self.switches if each.had_step and not each.has_matched
-        )
-
-    def ops_in(self, graph: Graph) -> Iterable[str]:
-        """The names of the ops of a graph that have been wanted."""
-        return (node.name for node in graph.ops if node.name in self._names)
+    def wanted_in(self, graph: Graph) -> Iterable[OpNode]:
+        """The ops, parameters and inputs of a graph that have been wanted."""
+        return (node for node in graph if node.name in self._names)
 
 
 class UnmatchedPatterns(Sink):
@@ -108,20 +105,18 @@ class UnmatchedPatterns(Sink):
         self._report = report
         self._reported: set[str] = set()
 
-    def begin_step(self, step: int) -> None:
-        if isinstance(self._request, ToggledRequest):
-            self._request.begin_step()
-
     def has(self, view: TensorView) -> bool:
         return True
 
     def end_step(self, end: StepEnd) -> None:
-        for pattern in self._request.unmatched():
-            if pattern.text not in self._reported:
-                self._reported.add(pattern.text)
-                hint = suggestion(pattern, map(named, end.graph))
-                text = f"sonde: {pattern.text!r} matched no op of step {end.step}{hint}"
-                self._report(ProblemLine(text, slug="op-unmatched"))
+        for pattern, covers in self._request.unmatched():
+            # A switch may have been added after its op ran: the graph has all ops of the step.
+            if pattern.text in self._reported or any(map(covers, end.graph)):
+                continue
+            self._reported.add(pattern.text)
+            hint = suggestion(pattern, map(named, end.graph))
+            text = f"sonde: {quoted(pattern.text)} matched no op of step {end.step}{hint}"
+            self._report(ProblemLine(text, slug="op-unmatched"))
 
 
 def named(node: OpNode) -> NamedOp:

@@ -22,6 +22,7 @@ from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
 from sonde.core.text.number_text import count_text
+from sonde.core.text.terminal_text import quoted
 from sonde.logs import say_result
 
 EPILOG = """\b
@@ -290,10 +291,14 @@ def _op(obj: RunTarget, words: str, rank: int | None) -> str:
     own = but_gradients(exact or names)
     if len(own) == 1:
         return own[0]
-    what = f"no op matches {words!r}"
-    if names:
-        what = f"{len(names)} ops match {words!r}: {', '.join(names[:5])}"
-    raise UsageError(f"{what}; give the full name", slug="no-such-op")
+    if not names:  # The server's error has the nearest names, of a graph that is whole.
+        whole = [graph for graph in _graphs(obj, rank) if graph["whole"]]
+        graph = whole[-1]["id"] if whole else None
+        obj.client.get(obj.path("/op"), name=words, rank=rank, graph=graph)
+    raise UsageError(
+        f"{len(names)} ops match {quoted(words)}: {', '.join(names[:5])}; give the full name",
+        slug="no-such-op",
+    )
 
 
 def _names(obj: RunTarget, words: str, rank: int | None) -> list[str]:
@@ -307,10 +312,15 @@ def _names(obj: RunTarget, words: str, rank: int | None) -> list[str]:
 
     if found := matches():
         return found
-    ranks = obj.client.get(obj.path())["ranks"]
-    graphs: list[Any] = next((each["graphs"] for each in ranks if rank in (None, each["rank"])), [])
-    others = (matches(graph=each["id"]) for each in reversed(graphs[-_MOST_GRAPHS:]))
+    graphs = _graphs(obj, rank)[-_MOST_GRAPHS:]
+    others = (matches(graph=each["id"]) for each in reversed(graphs))
     return next(filter(None, others), [])
+
+
+def _graphs(obj: RunTarget, rank: int | None) -> list[Any]:
+    """The graphs of a rank, None: of the first one."""
+    ranks = obj.client.get(obj.path())["ranks"]
+    return next((each["graphs"] for each in ranks if rank in (None, each["rank"])), [])
 
 
 @command_of(ctl)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sonde.core.text.number_text import count_text, duration, number_text
+from sonde.core.text.problem_line import ProblemLine
+from sonde.core.text.terminal_text import shortened
 
 Json = Any
 
@@ -17,8 +19,16 @@ def run_lines(run: Json) -> Iterator[str]:
         yield f"  rank {rank['rank']}: {_state(rank)}"
         if rank["message"]:
             yield f"    {rank['message']}"
+    for line in warning_lines(run["warnings"]):
+        yield f"  {line}"
     for notice in run["notices"][-3:]:
         yield f"  {notice}"
+
+
+def warning_lines(warnings: Sequence[Json]) -> Iterator[str]:
+    """What the patterns of watchpoints do not match."""
+    for each in warnings:
+        yield ProblemLine(f"watchpoint {each['id']}: {each['text']}", slug="no-such-op")
 
 
 def status_lines(run: Json) -> Iterator[str]:
@@ -57,11 +67,17 @@ def speed_lines(run: Json) -> Iterator[str]:
             yield "    one of the coming steps will run unobserved to measure the speed"
 
 
+def watchpoint_lines(answer: Json) -> Iterator[str]:
+    """The watchpoints of a run, and what their patterns do not match."""
+    yield from map(watchpoint_line, answer["watchpoints"])
+    yield from warning_lines(answer["warnings"])
+
+
 def watchpoint_line(spec: Json) -> str:
     joined = " and " if spec["join"] == "all" else " or "
     conditions = joined.join(_condition(each) for each in spec["conditions"])
     name = f" {spec['name']!r}" if spec["name"] else ""
-    where = f" on {', '.join(spec['ops'][:5])}" if spec["ops"] else ""
+    where = f" on {', '.join(map(shortened, spec['ops'][:5]))}" if spec["ops"] else ""
     more = " …" if len(spec["ops"]) > 5 else ""
     off = "" if spec["enabled"] else " (off)"
     return f"{spec['id']}:{name} {conditions}{where}{more}{off}"

@@ -33,8 +33,7 @@ def watch() -> None:
 def watch_list(obj: RunTarget, as_json: bool) -> int:
     """List the watchpoints."""
     answer = obj.client.get(obj.path("/watchpoints"))
-    lines = list(map(text.watchpoint_line, answer["watchpoints"]))
-    show(answer, as_json, lines or ["no watchpoints"])
+    show(answer, as_json, list(text.watchpoint_lines(answer)) or ["no watchpoints"])
     return 0
 
 
@@ -130,7 +129,7 @@ def watch_remove(obj: RunTarget, number: int, as_json: bool) -> int:
 def watch_recommended(obj: RunTarget, as_json: bool) -> int:
     """Add the recommended watchpoints."""
     answer = obj.client.send("POST", obj.path("/watchpoints/recommended"))
-    show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
+    show(answer, as_json, text.watchpoint_lines(answer))
     return 0
 
 
@@ -168,5 +167,5 @@ def watch_load(obj: RunTarget, file: str, as_json: bool) -> int:
         raise UsageError(
             f"{file} is not a watchpoint file: {error.message}", slug="usage"
         ) from None
-    show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
+    show(answer, as_json, text.watchpoint_lines(answer))
     return 0

@@ -11,6 +11,7 @@ import click
 
 from sonde.core.errors import UsageError
 from sonde.core.settings import nearest
+from sonde.core.text.terminal_text import quoted
 
 INDEX = "mindspore_index.tsv"
 """One line per item: the document, what it describes, how it is done with Sonde. It is made from
@@ -45,6 +46,10 @@ def find(words: tuple[str, ...]) -> None:
     if not "".join(words).strip():
         message = "no words given: sonde find WORDS..., such as 'sonde find LossMonitor'"
         raise UsageError(message, slug="usage")
+    for word in words:
+        if not re.search(r"\w", word):
+            message = f"{quoted(word)} has no letter or digit to look for; give words"
+            raise UsageError(message, slug="nothing-found")
     known = _items()
     found = [item for item in known if _has_all(item, words)]
     if not found:
@@ -74,6 +79,7 @@ def _nothing_found(words: tuple[str, ...], known: list[DocumentItem]) -> str:
     for word in words:
         if not any(_has_all(item, (word,)) for item in known):
             vocabulary = {each for item in known for each in re.findall(r"\w+", " ".join(item))}
-            return f"nothing in MindSpore's documents has {word!r}{nearest(word, vocabulary)}"
-    listed = ", ".join(map(repr, words))
+            near = nearest(word, vocabulary)
+            return f"nothing in MindSpore's documents has {quoted(word)}{near}"
+    listed = ", ".join(map(quoted, words))
     return f"no item of MindSpore's documents has all of {listed}; use fewer words"

@@ -11,6 +11,7 @@ import click
 
 from sonde.cli.own_option import own_option
 from sonde.core.errors import UsageError
+from sonde.core.text.terminal_text import quoted
 
 if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
@@ -59,6 +60,15 @@ def with_certificate(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _truth_value(ctx: click.Context, option: click.Parameter, given: str) -> bool:
+    word = given.strip().lower()
+    if word in ("true", "yes", "on", "1"):
+        return True
+    if word in ("false", "no", "off", "0"):
+        return False
+    raise click.BadParameter(f"{quoted(given)} is neither True nor False", ctx, option)
+
+
 pause_option = click.option(
     "--pause/--no-pause", default=True, show_default=True, help="Pause before the first step."
 )
@@ -76,8 +86,8 @@ pause_option = click.option(
 )
 @click.option(
     "--enable-debugger",
-    type=bool,
-    default=True,
+    callback=_truth_value,
+    default="True",
     show_default=True,
     metavar="True|False",
     help="False: trainings cannot connect.",

@@ -24,6 +24,7 @@ from sonde.core.operators.patterns import OpPattern
 from sonde.core.operators.suggestions import suggestion
 from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.number_text import json_value
+from sonde.core.text.terminal_text import quoted
 from sonde.dump.reader import Dump
 from sonde.dump.reading.directories import StepDir
 from sonde.dump.reading.side_files import OverflowEntry
@@ -85,11 +86,13 @@ def show(
     if _show_other(directory, limit, as_json=as_json):
         return
     dump = Dump(directory)
-    steps = _checked_steps(dump, step, rank)
     page = Page.on(sys.stdout)
     if op is None and step is None and io is None and not values:
         _show_overview(dump, rank, page, as_json=as_json)
         return
+    if why := dump.why_no_values(rank):
+        raise UsageError(f"{directory}: {why}: no values to show", slug="no-values")
+    steps = _checked_steps(dump, step, rank)
     pattern = None if op is None else _pattern(dump, op, steps, rank)
     records = dump.tensors(step=steps, op=pattern, io=io, rank=rank)
     if limit is None:
@@ -183,10 +186,10 @@ def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> 
     pattern = OpPattern.parse(text)
     ops = dump.named_ops(step=steps, rank=rank)
     if not ops:
-        raise UsageError("the dump has no tensors of these steps, only graphs", slug="usage")
+        raise UsageError("the dump has no tensors of these steps", slug="no-values")
     if not any(pattern.matches(*op) for op in ops):
         hint = suggestion(pattern, ops) or "; 'sonde show DIR' lists the types there are"
-        raise UsageError(f"{text!r} matches no op in the dump{hint}", slug="usage")
+        raise UsageError(f"{quoted(text)} matches no op in the dump{hint}", slug="usage")
     return pattern
 
 

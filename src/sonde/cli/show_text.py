@@ -38,6 +38,11 @@ from sonde.dump.tensor_record import TensorRecord
 
 _MANY = 12
 _UNLIMITED_WIDTH = 100_000
+_VERDICTS = {
+    "finite": "all observed values were finite",
+    "harmless": "those found did no harm",
+    "unknown": "the run was observed only in part, and none was found",
+}
 _WRITERS = {
     "sonde": "Sonde",
     "mindspore": "MindSpore",
@@ -82,11 +87,12 @@ class Page:
         config = dump.metadata(rank).config
         version = config.get("sonde_version") or config.get("ms_version") or ""
         maker = f"{_WRITERS[dump.writer(rank)]} {version}".strip()
-        nets = ", ".join(dump.nets(rank)) or "no network"
+        named = dump.nets(rank) or dict.fromkeys(graph.name for graph in dump.graphs(rank))
+        nets = ", ".join(named) or "no network"
         self.line(Text(str(dump.path), "bold"), f": {nets}, by {maker}")
         self._overflow(overflow)
         self.console.print()
-        self._graph_table(dump, steps)
+        self._graph_table(dump, rank, steps)
         if graphs := dump.graphs(rank):
             busiest = max(graphs, key=lambda graph: len(dump.steps(graph_id=graph.id, rank=rank)))
             self._type_table(busiest, dump.execution_order(busiest.id, rank))
@@ -96,16 +102,16 @@ class Page:
             step = steps[-1].step.step
             self.line("Tensors: ", Text(f"sonde show {dump.path} --step {step}", "cyan"))
 
-    def _graph_table(self, dump: Dump, steps: Sequence[StepSummary]) -> None:
+    def _graph_table(self, dump: Dump, rank: int | None, steps: Sequence[StepSummary]) -> None:
         table = _table("rank", "graph", "steps", "ops", "tensors", "size", left={"steps"})
         ops = {graph.id: len(dump.execution_order(graph.id)) for graph in dump.graphs()}
         groups: dict[tuple[int, str, int | None], list[StepSummary]] = {}
         for each in steps:
             place = (each.step.rank, each.step.net, each.step.graph_id)
             groups.setdefault(place, []).append(each)
-        for (rank, _, graph_id), members in groups.items():
+        for (number, _, graph_id), members in groups.items():
             table.add_row(
-                str(rank),
+                str(number),
                 "unfinished" if graph_id is None else str(graph_id),
                 steps_text([each.step.step for each in members]),
                 "" if graph_id is None else f"{ops[graph_id]:,}" if graph_id in ops else "?",
@@ -114,7 +120,15 @@ class Page:
             )
         if groups:
             self.console.print(table)
+        elif graphs := dump.graphs(rank):
+            sizes = [f"{count_text(len(each.ops), 'op')} in graph {each.id}" for each in graphs]
+            more = ", ..." if len(sizes) > _MANY else ""
+            self.line(f"Graphs only, no values: {', '.join(sizes[:_MANY])}{more}")
+            self.line("View them: ", Text(f"sonde view {dump.path}", "cyan"))
         else:
+            for number, verdict in dump.verdicts(rank).items():
+                found = _VERDICTS.get(verdict, verdict)
+                self.line(f"Rank {number} was searched for NaN and Inf: {found}.")
             self.line("No step was dumped.")
 
     def _type_table(self, graph: Graph, order: Sequence[str]) -> None:

@@ -40,8 +40,8 @@ Examples:
   sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
 
 \b
-Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a damaged file, or
-a run that was observed only in part.
+Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, no values to check, or no hits but a
+damaged file, or a run that was observed only in part.
 """
 
 
@@ -137,6 +137,7 @@ def _condition(words: str) -> Any:
 def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
     import msgspec
 
+    from sonde.dump.reader import Dump
     from sonde.server.dumps.check import check_dump, is_damage
     from sonde.server.graph.search import PageWindow
     from sonde.server.hit_store import HitFilter
@@ -148,6 +149,8 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
     for path in paths:
         problems: list[DumpProblem] = []
         found = check_dump(path, drafts or default, None if as_json else _progress, problems.append)
+        why_not = Dump(path).why_no_values()
+        warnings = _unmatched(path, drafts)
         hits = msgspec.to_builtins(list(found.in_order()))
         answers.append(
             {
@@ -157,7 +160,11 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 "hits": hits,
                 "problems": [str(each) for each in problems],
                 "damaged": [str(each) for each in problems if is_damage(each)],
-                "unobserved": [each.message for each in problems if each.is_gap],
+                "warnings": warnings,
+                "unobserved": [
+                    *([why_not] if why_not else []),
+                    *(each.message for each in problems if each.is_gap),
+                ],
             }
         )
         if not as_json:
@@ -166,8 +173,11 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
             gaps = [printable(each.message) for each in problems if each.is_gap]
             names = {number: draft.name for number, draft in enumerate(drafts, 1)}
-            for line in text.hits_lines(page, names or None, "; --json prints them", gaps):
+            lines = text.hits_lines(page, names or None, "; --json prints them", gaps)
+            for line in [f"no values to check: {why_not}"] if why_not else lines:
                 click.echo(printable(line))
+            for line in text.warning_lines(warnings):
+                say(printable(line))
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
                 if not problem.is_gap:
@@ -178,6 +188,32 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
         return HIT
     is_unknown = any(answer["damaged"] or answer["unobserved"] for answer in answers)
     return UNKNOWN if is_unknown else 0
+
+
+def _unmatched(path: Path, drafts: Sequence[WatchpointDraft]) -> list[dict[str, Any]]:
+    """The watchpoints with patterns that match nothing in the graphs of a dump."""
+    from sonde.server.dumps.index import IndexedDump
+    from sonde.server.routes.unmatched_patterns import MOST_GRAPHS, RECOMMENDED_OPS, PatternSearch
+
+    searches = {
+        number: PatternSearch(draft)
+        for number, draft in enumerate(drafts, 1)
+        if draft.ops and draft.ops not in RECOMMENDED_OPS
+    }
+    if not searches:
+        return []
+    dump = IndexedDump(path)
+    for rank in dump.dump.ranks:
+        for graph_id in dump.dump.graph_ids(rank)[:MOST_GRAPHS]:
+            index = dump.graph(rank, graph_id)
+            for search in searches.values():
+                if index is not None and search.useless:
+                    search.look_at(index)
+    return [
+        {"id": number, "text": search.message()}
+        for number, search in searches.items()
+        if search.is_known and search.useless
+    ]
 
 
 def _progress(done: int, total: int) -> None:

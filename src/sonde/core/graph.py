@@ -14,6 +14,8 @@ Kind = Literal["op", "parameter", "input", "constant"]
 
 GRADIENTS: Final = "Gradients/"
 """The prefix of the names of backward scopes; the rest is the name of the forward scope."""
+OPTIMIZER: Final = "optimizer"
+"""The name of the scope of an optimizer: ``Default/optimizer-SGD``."""
 
 LEAF_TYPES: dict[Kind, str] = {
     "parameter": "Parameter",
@@ -164,6 +166,13 @@ class Graph:
         return tuple(
             node for node in self.nodes if any(edge.producer == name for edge in node.inputs)
         )
+
+
+def phase_of(name: str) -> Phase:
+    """The phase in which an op runs, from its full name or scope."""
+    if name.startswith(GRADIENTS):
+        return "backward"
+    return "optimizer" if name.startswith(f"Default/{OPTIMIZER}-") else "forward"
 
 
 def but_gradients(names: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ from sonde.dump.old_formats.bin_files import read_bin_file
 from sonde.dump.old_formats.device_formats import is_host_format, to_host
 from sonde.dump.old_formats.places import OldStep, find_old_steps
 from sonde.dump.old_formats.stored_tensor import OldTensor
+from sonde.dump.reading.recognition import kind_of_path, looks_like
 from sonde.dump.writing.npy_header import npy_header
 
 _MAX_TEXT_BYTES = 1 << 30
@@ -57,10 +58,7 @@ def convert(path: Path, out: Path, progress: Progress | None = None) -> Converte
         )
     steps = find_old_steps(path)
     if not steps:
-        raise DumpError(
-            f"{path} holds neither .bin files of MindSpore 1.x nor raw dumps of Ascend",
-            slug="no-dump",
-        )
+        raise _no_old_dump(path)
     found = ConvertedDump()
     total = sum(len(step.files) for step in steps)
     before = 0
@@ -70,6 +68,16 @@ def convert(path: Path, out: Path, progress: Progress | None = None) -> Converte
                 progress(before + done, total)
         before += len(step.files)
     return found
+
+
+def _no_old_dump(path: Path) -> DumpError:
+    kind = kind_of_path(path)
+    if not path.is_dir():
+        message = f"{path} is {kind}, not a .bin file of MindSpore 1.x or a raw dump of Ascend"
+        return DumpError(message, slug="no-dump")
+    known = looks_like(path)
+    message = f"{path} is {kind} with neither .bin files of MindSpore 1.x nor raw dumps of Ascend"
+    return DumpError(f"{message}; {known}" if known else message, slug="no-dump")
 
 
 @dataclass(slots=True)

@@ -156,6 +156,23 @@ class Dump:
         found = self.step_dirs(graph_id=graph_id, rank=rank)
         return tuple(sorted({each.step for each in found}))
 
+    def why_no_values(self, rank: int | None = None) -> str:
+        """Why there are no values of a step here; empty if there are, or if the run was searched
+        for NaN and Inf and had none."""
+        trees = self._trees(rank)
+        if any(tree.steps for tree in trees):
+            return ""
+        if any(tree.graph_ids for tree in trees):
+            return "the dump has graphs only"
+        return "" if self.verdicts(rank) else "the dump has no steps"
+
+    def verdicts(self, rank: int | None = None) -> dict[int, str]:
+        """The verdict on the run of each rank that was searched for NaN and Inf."""
+        found = {
+            tree.rank: self._json(tree.layout.root / layout.OVERFLOW) for tree in self._trees(rank)
+        }
+        return {each: str(text["verdict"]) for each, text in found.items() if "verdict" in text}
+
     def tensors(
         self,
         *,

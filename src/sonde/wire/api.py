@@ -93,10 +93,18 @@ class RecheckView(Plain, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+class WatchpointWarning(Plain, frozen=True):
+    """Text to show about watchpoint ``id``: its patterns match nothing in the ops seen so far."""
+
+    id: Integer
+    text: str
+
+
 class RunView(Plain, frozen=True):
     """``revision`` grows with every change of the other fields; ``controls`` are the commands that
     are possible (for a dump only those of ``recheck``). ``peer``: the second dump of a view.
-    ``unobserved``: what was not observed of the run, so that no hits there mean nothing."""
+    ``unobserved``: what was not observed of the run, so that no hits there mean nothing.
+    ``warnings``: about watchpoints whose patterns match nothing."""
 
     id: str
     kind: RunKind
@@ -109,6 +117,7 @@ class RunView(Plain, frozen=True):
     peer: str | None = None
     recheck: RecheckView | None = None
     unobserved: tuple[str, ...] = ()
+    warnings: tuple[WatchpointWarning, ...] = ()
 
 
 class RunList(Plain, frozen=True):
@@ -334,6 +343,7 @@ class WatchpointAnswer(WatchpointSpec, frozen=True):
 
 class WatchpointList(Plain, frozen=True):
     watchpoints: tuple[WatchpointSpec, ...]
+    warnings: tuple[WatchpointWarning, ...] = ()
 
 
 class WatchpointFile(Plain, frozen=True):

@@ -184,6 +184,36 @@ def test_set_dump_that_was_not_called_or_met_nothing_is_said(said: Said) -> None
     )
 
 
+def test_set_dump_of_the_first_step_is_said_when_that_step_ends(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with attach(config(tmp_path, dump_mode="set_dump"), starts_at_once=False):
+        attaching.set_dump("Liner")
+        attaching.set_dump("ReLU")
+        train(1)
+        assert [line for line in capfd.readouterr().err.splitlines() if "unmatched" in line] == [
+            "sonde: 'Liner' matched no op of step 0; did you mean 'Linear'? [op-unmatched]"
+        ]
+
+
+def test_parameters_that_were_selected_are_counted(said: Said) -> None:
+    assert said(ops=("0.weight",))[0].startswith("sonde: dumped steps 0-1: 1 parameter, ")
+    assert said(ops=("addmm", "weight"))[-1].startswith(
+        "sonde: dumped steps 0-1: 2 ops, 2 parameters, "
+    )
+    attaching.set_dump("bias")
+    assert said(dump_mode="set_dump")[-1].startswith("sonde: dumped steps 0-1: 2 parameters, ")
+
+
+def test_where_gradients_are_is_said(said: Said) -> None:
+    [unmatched, *_] = said(ops=("0.weight.grad",))
+    assert unmatched == (
+        "sonde: '0.weight.grad' matched no op of step 0; a gradient is an output of the op that "
+        "computes it, in the backward pass: 'Gradients/' selects all of them, "
+        "'Gradients/Default/network-Sequential/0-Linear/' those of 0 [op-unmatched]"
+    )
+
+
 def test_a_program_without_a_step_is_said(said: Said) -> None:
     assert said(lambda: None) == [
         "sonde: nothing was dumped: no op of a training step ran in the observed thread "

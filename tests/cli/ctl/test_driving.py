@@ -104,7 +104,7 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["watch", "add", "nan_count"], "in quotes: sonde ctl watch add 'nan_count > 0' ["),
         (
             ["watch", "add", "tensor_overflow", "--ops", "network-Nett/"],
-            "mean 'Default/network-Net/'",
+            "mean 'network-Net/'",
         ),
         (["watch", "add", "expression"], "ctl watch add 'nan_count > 0 or abs_max > 10' ["),
         (
@@ -125,6 +125,15 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["watch", "load", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["watch", "remove", "7"], "there is no watchpoint 7"),
         (["to", "nothing"], "no op matches 'nothing'"),
+        (["to", "Blokk"], "no op matches 'Blokk'; did you mean 'Block'?"),
+        (["to", "Nope"], "no op matches 'Nope'; the module classes are Net, ModuleList, Block, "),
+        (["to", "1-Blok/"], "no scope matches '1-Blok/'; did you mean '1-Block/'"),
+        (["tensor", "nope"], "no op 'nope' in graph 0; the op types are "),
+        (["tensor", "tahn-op0"], "no op 'tahn-op0' in graph 0; did you mean 'tanh-op0'"),
+        (["tensor", "x" * 5000], "(5,000 characters) in graph 0 ["),
+        (["to", "x" * 5000], "(5,000 characters); give the full name ["),
+        (["watch", "add", "tensor_overflow", "--ops", "x" * 5000], "(5,000 characters); 'sonde"),
+        (["watch", "add", "tensor_overflow", "--ops", f"name-regex({'x' * 5000}"], "5,011 char"),
         (["tensor", "tanh-op0"], "4 ops match 'tanh-op0'"),
         (["tensor", "log-op0", "--index", "[9999]"], "outside of a dimension"),
         (["tensor", "log-op0", "--slot", "-1"], "not in the range"),
@@ -133,7 +142,9 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["--server", "here:port", "status"], "'here:port': not an address such as"),
         (["--run", "other", "hits"], "no run 'other'"),
         (["--run", "other", "status"], "no run 'other'"),
-        (["graph", "--scope", "Nowhere"], "no scope 'Nowhere'"),
+        (["graph", "--scope", "Nowhere"], "no scope 'Nowhere' in graph 0 ["),
+        (["graph", "--scope", "1"], "mean 'Default/network-Net/blocks-ModuleList/1-Block/'?"),
+        (["graph", "--scope", "Default/network-Nett"], "; did you mean 'Default/network-Net/'?"),
         (["step", "0"], "not in the range"),
         (["step", "--timeout", "nan"], "--timeout must be 0 or more seconds (got nan)"),
         (["step", "--timeout", "-1"], "--timeout must be 0 or more seconds (got -1)"),
@@ -146,6 +157,7 @@ def test_mistakes_are_reported_in_a_line(
     assert code == 2
     assert part in text
     assert len(text.splitlines()) == 1
+    assert len(text) < 1000
 
 
 @pytest.mark.usefixtures("rank")

@@ -13,11 +13,14 @@ from tests.server.test_hit_store import hit
 
 from sonde.server import hit_store
 from sonde.testing.fake_rank import RankSocket
+from sonde.testing.sample_graph import sample_graph
 from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
 from sonde.wire.rank import (
     PROTOCOL,
+    GraphPart,
     Hello,
     Hits,
+    Status,
     Welcome,
 )
 from sonde.wire.shapes import Verdict
@@ -85,8 +88,12 @@ def test_a_pattern_without_a_match_is_accepted_with_force(
     assert code == 0
     assert text.splitlines() == [
         "1: tensor_overflow on nosuch",
-        "sonde: no op, parameter or gradient seen so far matches 'nosuch'",
+        "sonde: no op, parameter or gradient seen so far matches 'nosuch'; the op types are "
+        "addmm, tanh, add, log, mean, ones_like, ...",
     ]
+    code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "x" * 5000, "--force")
+    assert code == 0
+    assert len(text) < 1000
 
 
 def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
@@ -98,6 +105,19 @@ def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
     code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "relu")
     assert (code, text.splitlines()[0]) == (0, "1: tensor_overflow on relu")
     assert "not all ops are known before the first step" in text
+    assert ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "Blok")[0] == 0
+    assert "did you mean" not in ctl(capsys, "watch", "list")[1]
+
+    nodes = sample_graph()
+    rank.send(GraphPart(0, "Net", 0, nodes, len(nodes)))
+    rank.send(Status("paused", 1, 0, "data", 0, "step", "", 1))
+    server.wait_for("/runs", lambda found: found["runs"][0]["ranks"][0]["state"] == "paused")
+    no_match = "no op, parameter or gradient seen so far matches"
+    for words in (["step", "--no-wait"], ["continue", "--no-wait"], ["status"], ["watch", "list"]):
+        code, text = ctl(capsys, *words)
+        assert code == 0
+        lines = [line.strip() for line in text.splitlines()]
+        assert f"watchpoint 2: {no_match} 'Blok'; did you mean 'Block'? [no-such-op]" in lines
     rank.close()
 
 

@@ -11,7 +11,7 @@ from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import RankSocket
 from sonde.wire.rank import ControlMessage, GraphPart, Status
-from sonde.wire.shapes import GraphBasis, Node, TensorType
+from sonde.wire.shapes import ConditionSpec, GraphBasis, Node, TensorType, WatchpointSpec
 
 NET = "Default/network-Net"
 FLOAT = TensorType("float32", (2, 2))
@@ -89,7 +89,8 @@ def test_a_target_is_completed_from_the_modules(server: Server, text: str, full:
     [
         ("b2-Blok/", "no-such-op", "did you mean 'b2-Block/'"),
         ("layer.0", "no-such-op", "did you mean 'layers.0'"),
-        ("softmax", "no-such-op", "run a step first"),
+        ("softmax", "no-such-op", "run a step first, or give the full name"),
+        ("Nope", "no-such-op", "the module classes are Net, Block, Linear, ReLU, Sequential"),
         (f"{NET}/b3-Block/fc-Linear/addmm-op0", "no-such-scope", f"{NET}/ has no module"),
         (f"Gradients/{NET}/b3-Block/", "no-such-scope", f"did you mean '{NET}/b"),
         ("b2.fc.weight", "no-such-op", "is a parameter that ops read"),
@@ -125,19 +126,61 @@ def test_watchpoints_are_not_refused_for_ops_that_are_not_known_yet(server: Serv
         assert len(everything) > 10
 
 
+RAN = Node(
+    f"{NET}/b1-Block/fc-Linear/addmm-op0", "addmm", f"{NET}/b1-Block/fc-Linear", "forward", "op", 0
+)
+
+
+def test_patterns_that_match_nothing_are_reported_when_the_first_graph_is_whole(
+    server: Server,
+) -> None:
+    path = "/runs/mine/watchpoints"
+    with waiting(server) as rank:
+        server.post(path, {**OVERFLOW, "ops": ["Liner"]})
+        server.post(path, {**OVERFLOW, "ops": ["Linear"]})
+        server.post(path, {**OVERFLOW, "ops": ["Linear", "adddmm", "Blok"]})
+        server.post(f"{path}/recommended", None)  # For any network.
+        assert server.get("/runs/mine")["warnings"] == []
+        assert server.get(path)["warnings"] == []
+        rank.send(GraphPart(0, "net", 0, (RAN,), 1))
+        found = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["graphs"][0]["whole"])
+        no_match = "no op, parameter or gradient seen so far matches"
+        assert found["warnings"] == [
+            {"id": 1, "text": f"{no_match} 'Liner'; did you mean 'Linear'?"},
+            {
+                "id": 3,
+                "text": f"{no_match} 'adddmm' (did you mean 'addmm'?), "
+                "'Blok' (did you mean 'Block'?)",
+            },
+        ]
+        assert server.get(path)["warnings"] == found["warnings"]
+        assert server.get("/runs")["runs"][0]["warnings"] == found["warnings"]
+
+        later = Node("Default/Liner-op0", "Liner", "Default", "forward", "op", 0)
+        rank.send(GraphPart(1, "net", 0, (later,), 1))
+        found = server.wait_for("/runs/mine", lambda run: len(run["ranks"][0]["graphs"]) == 2)
+        assert [each["id"] for each in found["warnings"]] == [3]
+        assert server.ask("PUT", f"{path}/3", {**OVERFLOW, "ops": ["addmm"]})[0] == 200
+        assert server.get("/runs/mine")["warnings"] == []
+
+
+def test_a_pattern_of_a_rank_that_cannot_be_read_does_no_harm(server: Server) -> None:
+    conditions = (ConditionSpec("tensor_overflow"),)
+    specs = tuple(
+        WatchpointSpec(number, "", conditions, (ops,))
+        for number, ops in ((1, "name-regex("), (2, "Liner"))
+    )
+    with RankConversation(server, watchpoints=specs) as rank:
+        rank.send(GraphPart(0, "net", 0, (RAN,), 1))
+        found = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["graphs"])
+        assert [each["id"] for each in found["warnings"]] == [2]
+
+
 def test_what_has_run_replaces_what_was_expected(server: Server) -> None:
     with waiting(server) as rank:
         [graph] = server.get("/runs/mine")["ranks"][0]["graphs"]
         assert (graph["basis"], graph["whole"], graph["nodes"]) == ("modules", False, 5)
-        ran = Node(
-            f"{NET}/b1-Block/fc-Linear/addmm-op0",
-            "addmm",
-            f"{NET}/b1-Block/fc-Linear",
-            "forward",
-            "op",
-            0,
-        )
-        rank.send(GraphPart(0, "net", 0, (ran,), 1))
+        rank.send(GraphPart(0, "net", 0, (RAN,), 1))
         found = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["graphs"][0]["whole"])
         [graph] = found["ranks"][0]["graphs"]
         assert (graph["basis"], graph["nodes"]) == ("run", 1)

@@ -94,7 +94,13 @@ function List({ current }: { current: RunView }): JSX.Element {
   return (
     <ul aria-label="Watchpoints">
       {current.watchpoints.map((each) => (
-        <WatchpointRow key={each.id} run={current.id} spec={each} hits={data?.get(each.id) ?? 0} />
+        <WatchpointRow
+          key={each.id}
+          run={current.id}
+          spec={each}
+          hits={data?.get(each.id) ?? 0}
+          warning={current.warnings.find(({ id }) => id === each.id)?.text ?? ""}
+        />
       ))}
     </ul>
   );
@@ -249,10 +255,12 @@ function WatchpointRow({
   run: id,
   spec,
   hits,
+  warning,
 }: {
   run: string;
   spec: WatchpointSpec;
   hits: number;
+  warning: string;
 }): JSX.Element {
   const save = (change: Partial<Draft>): void => {
     void attempt(() => api.editWatchpoint(id, spec.id, { ...draftOf(spec), ...change }));
@@ -291,6 +299,11 @@ function WatchpointRow({
               ? ` · pauses at every ${ordinal(spec.break_after)} hit`
               : ""}
         </span>
+        {warning !== "" && (
+          <span class="warning" role="status">
+            {warning}
+          </span>
+        )}
       </div>
       {hits > 0 && <span class="hit-count">{grouped(hits)}</span>}
       <button

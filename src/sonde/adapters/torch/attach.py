@@ -182,9 +182,9 @@ def end_step() -> None:
 def set_dump(target: DumpTarget, *, enabled: bool = True) -> None:
     """Switch the dump of ``target`` on or off (``dump_mode: 2``) for the ops that run from now on.
 
-    ``target`` is a module (all ops inside it, forward and backward), a class of modules, a function
-    of torch, or a pattern as in ``kernels``. It may be called before a capture starts, and holds
-    for later ones too.
+    ``target`` is a module (all ops inside it, forward and backward), a class of modules or
+    optimizers, a function of torch, or a pattern as in ``kernels``. It may be called before a
+    capture starts, and holds for later ones too.
     """
     pattern = pattern_of(target)
     _SWITCHES.append((target, pattern, enabled))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from sonde.capture.requests import SelectionRequest, ToggledRequest
 from sonde.core.coverage import Coverage
+from sonde.core.graph import Kind
 from sonde.core.text.number_text import count_text, size_text
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.text.terminal_text import quoted
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
@@ -65,22 +69,30 @@ class DumpReport:
         steps = f"step {steps}" if steps.isdecimal() else f"steps {steps}"
         what = "wrote the graphs of" if self.files.graphs_only else "dumped"
         # After a failure it is not known of which ops there are files.
-        ops = "" if self.coverage.has_failed else f"{count_text(self._ops(), 'op')}, "
+        ops = "" if self.coverage.has_failed else f"{self._contents()}, "
         return (
             f"sonde: {what} {steps}: {ops}"
             f"{count_text(written.files, 'file')}, {size_text(written.nbytes)} in "
             f"{self.files.rank.root}"
         )
 
-    def _ops(self) -> int:
-        """How many ops the dump has."""
+    def _contents(self) -> str:
+        """How many ops the dump has and, if ops were selected, how many parameters and inputs."""
         if self.overflow is not None:
-            return len(self.overflow.ops)
+            return count_text(len(self.overflow.ops), "op")
         if self.failure is not None:
-            return len(self.failure.ops)
+            return count_text(len(self.failure.ops), "op")
+        graphs = self.files.graphs
         if self.files.graphs_only:
-            return len({op.name for graph in self.files.graphs for op in graph.ops})
-        return len({name for graph in self.files.graphs for name in self.request.ops_in(graph)})
+            return count_text(len({op.name for graph in graphs for op in graph.ops}), "op")
+        wanted = {node.name: node.kind for each in graphs for node in self.request.wanted_in(each)}
+        counts = Counter(wanted.values())
+        is_everything = (
+            isinstance(self.request, SelectionRequest) and self.request.selection.ops is None
+        )
+        kinds: tuple[Kind, ...] = ("op",) if is_everything else get_args(Kind)
+        texts = [count_text(counts[kind], kind) for kind in kinds if counts[kind]]
+        return ", ".join(texts) or count_text(0, "op")
 
     def _why_not(self) -> str:
         coverage = self.coverage
@@ -90,7 +102,7 @@ class DumpReport:
             if not self.request.switches:
                 return "dump_mode is 2, and the program did not call sonde.set_dump"
             return "no op that sonde.set_dump switched on ran in the observed steps"
-        patterns = [repr(str(each)) for each in self.request.selection.ops or ()]
+        patterns = [quoted(str(each)) for each in self.request.selection.ops or ()]
         if not patterns:
             return "the observed steps had no tensors that could be dumped"
         more = ", ..." if len(patterns) > _SHOWN_PATTERNS else ""

@@ -153,6 +153,6 @@ def _log_matches(request: SelectionRequest | ToggledRequest, files: StepFiles) -
     if not _log.isEnabledFor(logging.INFO):
         return
     for graph in files.graphs:
-        names = list(request.ops_in(graph))
+        names = [node.name for node in request.wanted_in(graph) if node.kind == "op"]
         _log.info("graph %d: %d of %d ops matched", graph.id, len(names), len(graph))
         _log.debug("graph %d: matched: %s", graph.id, ", ".join(names))

@@ -24,11 +24,12 @@ def pattern_of(target: DumpTarget) -> OpPattern:
         return OpPattern.parse(target)
     if isinstance(target, nn.Module):
         return OpPattern(f"this {type(target).__name__}")
-    if isinstance(target, type) and issubclass(target, nn.Module):
+    if isinstance(target, type) and issubclass(target, nn.Module | torch.optim.Optimizer):
         return OpPattern.of_class(target.__name__)
     if isinstance(target, type) or not _is_of_torch(target):
         raise UsageError(
-            "set_dump takes a module, a class of modules, a function of torch or a pattern, not "
+            "set_dump takes a module, a class of modules or optimizers, a function of torch or a "
+            "pattern, not "
             f"{_described(target)}",
             slug="set-dump-target",
         )
@@ -66,7 +67,8 @@ def _described(target: object) -> str:
     if issubclass(kind, torch.optim.Optimizer):
         name = kind.__name__
         return f"the optimizer {name}; the pattern {name!r} selects its ops: set_dump({name!r})"
-    return kind.__name__
+    hint = "; call it once for each" if isinstance(target, list | tuple) else ""
+    return f"{kind.__name__}{hint}"
 
 
 def _is_of_torch(target: object) -> bool:

@@ -73,16 +73,17 @@ def _common_steps(a: Dump, b: Dump, rank: int, options: CompareOptions) -> list[
     if not wanted:
         chosen = "" if options.steps is None else f" among {options.steps}"
         raise CompareError(
-            f"the dumps have no step in common{chosen}: {a.path} has {_listed(left)}, "
-            f"{b.path} has {_listed(right)}",
+            f"the dumps have no step in common{chosen}: {a.path} has {_steps_text(a, left)}, "
+            f"{b.path} has {_steps_text(b, right)}",
             slug="compare-steps",
         )
     return wanted
 
 
-def _listed(steps: Sequence[int]) -> str:
+def _steps_text(dump: Dump, steps: Sequence[int]) -> str:
     if not steps:
-        return "none"
+        why = dump.why_no_values()
+        return f"none ({why})" if why else "none"
     shown = ", ".join(str(step) for step in steps[:8])
     return shown if len(steps) <= 8 else f"{shown} and {len(steps) - 8} more"
 

@@ -12,11 +12,14 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from sonde.core.graph import Phase
 from sonde.core.operators.names import (
     ALSO,
     COMPOSED,
     GRADIENT_ENDS,
+    IN_PHASE,
     KINDS,
+    OPTIMIZERS,
     SAME_WORD,
     TORCH_CLASSES,
     Behaviour,
@@ -38,11 +41,18 @@ _TABLE: Final[dict[str, _Operator]] = {
     for names in operators.split("|")
     for name in names.split()
 }
+_OPTIMIZER_CLASSES: Final = {
+    name: cls for cls, names in OPTIMIZERS.items() for name in names.split()
+}
 MINDSPORE_NAMES: Final = frozenset(
-    (*(name for name in _TABLE if name[0].isupper()), *SAME_WORD.split())
+    (*(name for name in _TABLE if name[0].isupper()), *SAME_WORD.split(), *_OPTIMIZER_CLASSES)
 )
 """The names of MindSpore's operators that have a counterpart in torch."""
 _PLUMBING: Final = frozenset({"identity", "movement"})
+_GRADIENT: Final = re.compile(
+    r"(.+?)(?:_(?:dense_|sparse_)?backward(?:_data|_impl)?|Grad(?:WithArgmax)?(?:V2|Ext)?|Backward)"
+)
+"""The name of a gradient's op, and in it the name of the operator."""
 
 
 @lru_cache(maxsize=4096)
@@ -70,7 +80,15 @@ def is_heavy(op_type: str) -> bool:
 
 def is_complete_name(word: str) -> bool:
     """Whether a word is the whole name of a MindSpore operator or of a class of ``torch.nn``."""
-    return word in MINDSPORE_NAMES or word in TORCH_CLASSES
+    if word in MINDSPORE_NAMES or word in TORCH_CLASSES:
+        return True
+    gradient = _GRADIENT.fullmatch(word)
+    return gradient is not None and gradient[1] in MINDSPORE_NAMES
+
+
+def optimizer_class(name: str) -> str | None:
+    """The class in ``torch.optim`` whose ops do the work of an optimizer of MindSpore."""
+    return _OPTIMIZER_CLASSES.get(name)
 
 
 def is_composed(function: str) -> bool:
@@ -79,31 +97,51 @@ def is_composed(function: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def computes(name: str, op_type: str) -> bool:
+def computes(name: str, op_type: str, phase: Phase = "forward", module_class: str = "") -> bool:
     """Whether an op of type ``op_type`` computes the operator ``name`` or its gradient.
 
-    ``name`` is a name of MindSpore or of a function of torch.
+    ``name`` is a name of MindSpore or of a function of torch. ``phase`` and ``module_class``: where
+    the op runs, and the class of the module that runs it, which tell what some ops do.
     """
+    by_phase = IN_PHASE.get(name)
+    if by_phase is not None:
+        types = by_phase.get(phase, "").split()
+        plain = op_type.rstrip("_")
+        if plain in types or f"{module_class}/{plain}" in types:
+            return True
     return _identity(op_type) in _identities(name)
 
 
 @lru_cache(maxsize=4096)
 def _identities(name: str) -> frozenset[str]:
+    gradient = None if _find(name) is not None else _GRADIENT.fullmatch(name)
+    operator = name if gradient is None else gradient[1]
     found: set[str] = set()
-    for each in (name, ALSO.get(name, name)):
-        found.add(_identity(each))
-        operator = _find(each)
-        for known in (each,) if operator is None else operator.names:
-            stem = known.removesuffix("_forward")
-            found.update(_identity(stem + end) for end in GRADIENT_ENDS if stem + end in _TABLE)
-        found.add(f"{_word(each)}backward")
+    for each in (operator, ALSO.get(operator, operator)):
+        found.update(_gradients(each))
+        if gradient is None:
+            found.add(_identity(each))
     return frozenset(found)
 
 
+def _gradients(name: str) -> set[str]:
+    """The texts of `_identity` for the gradients of an operator."""
+    operator = _find(name)
+    found = {f"{_identity(name)} gradient"}
+    for known in (name,) if operator is None else operator.names:
+        stem = known.removesuffix("_forward")
+        found.update(_identity(stem + end) for end in GRADIENT_ENDS if stem + end in _TABLE)
+    return found
+
+
+@lru_cache(maxsize=65536)
 def _identity(op_type: str) -> str:
     """A text that is the same for all names of an operator."""
     found = _find(op_type)
-    return _word(op_type) if found is None else found.names[0]
+    if found is not None:
+        return found.names[0]
+    gradient = _GRADIENT.fullmatch(op_type.rstrip("_"))
+    return _word(op_type) if gradient is None else f"{_identity(gradient[1])} gradient"
 
 
 def _word(op_type: str) -> str:

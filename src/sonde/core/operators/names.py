@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from sonde.core.graph import Phase
+
 Behaviour = Literal[
     "identity",  # the same values, the same shape
     "movement",  # the same values, placed or typed differently
@@ -136,7 +138,9 @@ KINDS: Final[dict[Behaviour, dict[str, str]]] = {
         "softmax_backward": "_softmax_backward_data SoftmaxGrad | _log_softmax_backward_data "
         "LogSoftmaxGrad | nll_loss_backward nll_loss2d_backward NLLLossGrad",
         "attention_backward": "_scaled_dot_product_flash_attention_for_cpu_backward "
-        "_scaled_dot_product_flash_attention_backward FlashAttentionScoreGrad",
+        "_scaled_dot_product_flash_attention_backward FlashAttentionScoreGrad "
+        "_scaled_dot_product_efficient_attention_backward "
+        "_scaled_dot_product_cudnn_attention_backward",
     },
     "random": {
         "random": "native_dropout dropout Dropout DropoutGenMask DropoutDoMask DropoutExt | "
@@ -244,11 +248,41 @@ ALSO: Final = {
     "cross_entropy": "log_softmax",
     "SparseSoftmaxCrossEntropyWithLogits": "log_softmax",
     "SoftmaxCrossEntropyWithLogits": "log_softmax",
-    "BiasAdd": "add",
-    "BiasAddGrad": "sum",
+    "Gather": "embedding",
+    "StridedSlice": "select",
 }
-"""Operators that torch computes, partly or wholly, with a more general one."""
+"""Operators that torch computes, partly or in some cases, with another one."""
+_BIAS_GRADIENT: Final = "sum convolution_backward"
+_CONVOLUTION_GRADIENTS: Final = (
+    *("Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    *("Conv3DBackpropInput", "Conv3DBackpropFilter"),
+)
+IN_PHASE: Final[dict[str, dict[Phase, str]]] = {
+    "BiasAdd": {
+        "forward": "addmm addmv baddbmm convolution Linear/add LazyLinear/add Dense/add",
+        "backward": _BIAS_GRADIENT,
+    },
+    "BiasAddGrad": {"backward": _BIAS_GRADIENT},
+    "DropoutGenMask": {"forward": "Dropout/bernoulli"},
+    "DropoutDoMask": {"forward": "Dropout/mul", "backward": "Dropout/mul"},
+    "DropoutGrad": {"backward": "Dropout/mul"},
+    **{name: {"backward": "convolution_backward"} for name in _CONVOLUTION_GRADIENTS},
+}
+"""Operators of MindSpore whose work ops of torch do together with other work: the types of these
+ops by the phase in which they do it. ``Linear/add`` is an ``add`` directly in a ``Linear``."""
+OPTIMIZERS: Final = {
+    "SGD": "Momentum ApplyMomentum ApplyGradientDescent",
+    "Adam": "ApplyAdam AdamNoUpdateParam",
+    "AdamW": "AdamWeightDecay",
+    "SparseAdam": "LazyAdam FusedSparseAdam FusedSparseLazyAdam",
+    "Adagrad": "ApplyAdagrad ApplyAdagradV2 SparseApplyAdagrad SparseApplyAdagradV2",
+    "Adadelta": "ApplyAdadelta",
+    "Adamax": "AdaMax ApplyAdaMax",
+    "RMSprop": "RMSProp ApplyRMSProp ApplyCenteredRMSProp",
+}
+"""MindSpore's names of optimizers and their operators, by the class in ``torch.optim`` that does
+their work with several ops."""
 GRADIENT_ENDS: Final = (
     *("Grad", "_backward", "_backward_data", "BackpropInput", "BackpropFilter"),
-    *("GradWithArgmax", "GradExt"),
+    *("GradWithArgmax", "GradExt", "_dense_backward"),
 )

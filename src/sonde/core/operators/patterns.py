@@ -24,9 +24,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from sonde.core.errors import SondeError
-from sonde.core.graph import GRADIENTS
+from sonde.core.graph import GRADIENTS, OPTIMIZER, phase_of
 from sonde.core.operators import kinds
 from sonde.core.text.linear_regex import LinearRegex
+from sonde.core.text.terminal_text import quoted
 
 _REGEX: Final = re.compile(r"^name-regex\((.*)\)$", re.DOTALL)
 _LAST_PART: Final = re.compile(r"-op[0-9]+$")
@@ -172,12 +173,12 @@ def _remembered(test: Test) -> Test:
 def _regex(text: str) -> LinearRegex:
     match = _REGEX.match(text)
     if match is None:
-        raise SondeError(f"{text!r} is not of the form name-regex(...)", slug="op-pattern")
+        raise SondeError(f"{quoted(text)} is not of the form name-regex(...)", slug="op-pattern")
     try:
         return LinearRegex(match[1])
     except re.error as error:
         raise SondeError(
-            f"{text!r} is not a regular expression: {error}", slug="op-pattern"
+            f"{quoted(text)} is not a regular expression: {error}", slug="op-pattern"
         ) from None
 
 
@@ -236,16 +237,29 @@ def _qualified_test(text: str) -> Test | None:
 
 def _function_test(function: str) -> Test:
     if function[0].isupper() or kinds.is_composed(function):
-        return lambda _name, op_type, _scope, leaf: not leaf and kinds.computes(function, op_type)
+        return lambda _name, op_type, scope, leaf: not leaf and _computes(function, op_type, scope)
     stem = _stem(function)
     gradients = (f"{stem}_backward", f"{stem}_backward_data")
-    return lambda _name, op_type, _scope, leaf: (
+    return lambda _name, op_type, scope, leaf: (
         not leaf
         and (
             _stem(op_type) in (stem, *gradients)
-            or (kinds.computes(function, op_type) and "backward" in op_type)
+            or ("backward" in op_type and _computes(function, op_type, scope))
         )
     )
+
+
+def _computes(operator: str, op_type: str, scope: str) -> bool:
+    """Whether an op in ``scope`` computes an operator or its gradient, or is an op of the optimizer
+    that does the work of this one of MindSpore."""
+    parts = parts_of(scope)
+    optimizer = kinds.optimizer_class(operator)
+    if optimizer is not None and any(
+        part.name == OPTIMIZER and part.cls == optimizer for part in parts
+    ):
+        return True
+    module_class = parts[-1].cls if parts else ""
+    return kinds.computes(operator, op_type, phase_of(scope), module_class)
 
 
 @lru_cache(maxsize=4096)
@@ -266,7 +280,7 @@ def _word_test(word: str) -> Test:
             return True
         if is_leaf and (name == word or name.rpartition(".")[2] == word):
             return True
-        if computes and not is_leaf and kinds.computes(word, op_type):
+        if computes and not is_leaf and _computes(word, op_type, scope):
             return True
         return not is_complete and lower in op_type.lower()
 

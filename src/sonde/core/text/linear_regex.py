@@ -20,6 +20,7 @@ from itertools import accumulate, count
 from typing import Any, Final
 
 from sonde.core.errors import SondeError
+from sonde.core.text.terminal_text import quoted
 
 try:
     _names: Any = import_module("re._constants")
@@ -52,8 +53,7 @@ class RegexError(SondeError):
     """An expression that is not matched in linear time, or is too large."""
 
     def __init__(self, pattern: str, why: str) -> None:
-        shown = pattern if len(pattern) <= 100 else f"{pattern[:100]}..."
-        super().__init__(f"the regular expression {shown!r} {why}", slug="regex")
+        super().__init__(f"the regular expression {quoted(pattern)} {why}", slug="regex")
 
 
 def _depth(pattern: str) -> int:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from sonde.core.interruption import is_interruption
+
+_MOST_SHOWN: Final = 200
+_SHOWN_END: Final = 40
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -18,6 +22,21 @@ def printable(text: str, *, keep: str = "") -> str:
     return "".join(
         char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text
     )
+
+
+def shortened(text: str) -> str:
+    """``text`` for a message; the middle of a very long one is left out."""
+    if len(text) <= _MOST_SHOWN:
+        return text
+    return f"{text[: _MOST_SHOWN - _SHOWN_END]}...{text[-_SHOWN_END:]}"
+
+
+def quoted(text: str) -> str:
+    """``text`` in quotation marks, shortened if it is very long. It can be copied: unlike those of
+    ``repr``, its backslashes are not doubled."""
+    size = f" ({len(text):,} characters)" if len(text) > _MOST_SHOWN else ""
+    mark = '"' if "'" in text and '"' not in text else "'"
+    return f"{mark}{printable(shortened(text))}{mark}{size}"
 
 
 def write_to_stderr(text: str) -> None:

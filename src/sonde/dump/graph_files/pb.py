@@ -16,7 +16,7 @@ from typing import Literal
 
 from sonde.core.errors import DumpError
 from sonde.core.files.protobuf_wire import WireError
-from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, OpNode, Phase, Source
+from sonde.core.graph import LEAF_TYPES, Edge, Graph, OpNode, Source, phase_of
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files import columns as side_file
@@ -176,7 +176,7 @@ class _Foreign:
             raw.name,
             raw.type if kind == "op" else LEAF_TYPES[kind],
             raw.scope,
-            _phase(raw.name),
+            phase_of(raw.name),
             kind,
             tuple(self._edge(raw, item) for item in raw.inputs),
             raw.outputs,
@@ -204,9 +204,3 @@ def _unique(name: str, taken: dict[str, int]) -> str:
         unique = f"{name}#{taken[name]}"
     taken[unique] = 1
     return unique
-
-
-def _phase(name: str) -> Phase:
-    if name.startswith(GRADIENTS):
-        return "backward"
-    return "optimizer" if name.startswith("Default/optimizer-") else "forward"

@@ -111,6 +111,14 @@ def find_ranks(path: Path) -> dict[int, Path]:
     return _ranks_in(_search_below(path))
 
 
+def has_ranks(path: Path) -> bool:
+    """Whether there is a dump of the layout of Sonde and MindSpore at ``path`` or below."""
+    try:
+        return bool(find_ranks(path))
+    except DumpError:
+        return False
+
+
 def _search_below(path: Path) -> Path:
     found = sorted(_dumps_below(path))
     if len(found) == 1:

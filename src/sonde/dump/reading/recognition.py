@@ -1,9 +1,11 @@
-"""Says what a directory without a dump of Sonde's format looks like, and what reads it."""
+"""Says what files and directories without a dump of Sonde's format are, and what reads them."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,15 @@ from sonde.dump.old_formats.bin_files import parse_bin_name
 
 _MAX_DEPTH = 6
 _MAX_ENTRIES = 20_000
+_READ_BYTES = 4096
+_MAGIC = {
+    b"\x93NUMPY": "an array of numpy (.npy)",
+    b"\x89HDF\r\n": "an HDF5 file",
+    b"\x1f\x8b": "a file compressed with gzip",
+    b"\x80\x02\x8a": "a file of torch.save (.pt)",  # its format before the zip archive
+    b"\x80": "a pickle file",
+}
+"""How files begin."""
 
 # The first pattern that fits the name of a file decides: what it is, and what to do with it.
 _KNOWN: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
@@ -62,6 +73,46 @@ def looks_like(path: Path) -> str | None:
                 f"; {advice}" if advice else ""
             )
     return None
+
+
+def kind_of_path(path: Path) -> str:
+    """What a file or directory is, by its contents, with an article."""
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            return "an empty directory" if next(entries, None) is None else "a directory"
+    if not path.is_file():  # A pipe would be waited for.
+        return "neither a file nor a directory"
+    try:
+        with path.open("rb") as file:
+            start = file.read(_READ_BYTES)
+    except OSError as error:
+        return f"a file that cannot be read ({error.strerror})"
+    if not start:
+        return "an empty file"
+    if start.startswith(b"PK\x03\x04"):
+        return _kind_of_archive(path)
+    for magic, kind in _MAGIC.items():
+        if start.startswith(magic):
+            return kind
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return "a file of an unknown format"
+    is_text = all(char.isprintable() or char.isspace() for char in text)
+    return "a text file" if is_text else "a file of an unknown format"
+
+
+def _kind_of_archive(path: Path) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        return "a damaged archive (zip)"
+    if any(name.endswith("/data.pkl") for name in names):
+        return "a file of torch.save (.pt)"
+    if names and all(name.endswith(".npy") for name in names):
+        return "an archive of numpy arrays (.npz)"
+    return "an archive (zip)"
 
 
 def old_format(file: Path) -> str | None:

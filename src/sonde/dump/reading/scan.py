@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sonde.dump.reading.directories import RankTree, find_ranks, refuse_old_format, scan_rank
+from sonde.core.errors import DumpError
+from sonde.dump.reading.directories import (
+    RankTree,
+    find_ranks,
+    has_ranks,
+    refuse_old_format,
+    scan_rank,
+)
 from sonde.dump.reading.msprobe.tree import find_msprobe, scan_msprobe
 
 
@@ -13,7 +20,13 @@ def scan(path: Path) -> tuple[Path, dict[int, RankTree]]:
     probed = find_msprobe(path)
     if probed is not None:
         found, ranks = probed
-        return found, {rank: scan_msprobe(rank, steps) for rank, steps in ranks.items()}
+        probed_trees = {rank: scan_msprobe(rank, steps) for rank, steps in ranks.items()}
+        if any(tree.steps for tree in probed_trees.values()):
+            return found, probed_trees
+        # A dump of Sonde may be beside a file that only has the name of msprobe's.
+        if not has_ranks(path):
+            problem = next(each for tree in probed_trees.values() for each in tree.problems)
+            raise DumpError(str(problem), slug="json-file")
     trees = {rank: scan_rank(rank, root) for rank, root in find_ranks(path).items()}
     first = next(iter(trees.values()))
     refuse_old_format(first)

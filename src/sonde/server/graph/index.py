@@ -9,7 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from sonde.core.errors import UsageError
+from sonde.core.errors import SondeError, UsageError
+from sonde.core.graph import but_gradients
+from sonde.core.operators.patterns import NamedOp, OpPattern, parts_of
+from sonde.core.operators.suggestions import did_you_mean, near_names, suggestion
+from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.scopes import Ints, ScopeTree
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.wire.shapes import Node, TensorName, TensorType
@@ -69,8 +73,25 @@ class GraphIndex:
         """The place of the node called ``name``; UsageError if there is none."""
         found = self.numbers.get(name)
         if found is None:
-            raise UsageError(f"no op {name!r} in graph {self.graph}", slug="no-such-op")
+            raise UsageError(
+                f"no op {quoted(name)} in graph {self.graph}{self.suggestion(name)}",
+                slug="no-such-op",
+            )
         return found
+
+    def named_ops(self) -> list[NamedOp]:
+        """The nodes, as far as patterns name them."""
+        return [NamedOp(node.name, node.type, node.scope, node.kind != "op") for node in self.nodes]
+
+    def suggestion(self, text: str) -> str:
+        """The end of a sentence with the names that are like ``text``, from ``; `` on, or empty."""
+        try:
+            pattern = OpPattern.parse(text)
+        except SondeError:
+            return ""
+        # Before the first step has ended the types of ops are not known, but classes are.
+        suggest = suggestion if self.whole or text[:1].isupper() else near_names
+        return suggest(pattern, self.named_ops())
 
     def label(self, number: int) -> str:
         """The name of a node inside its scope: the last part of an op's name; the name of a leaf
@@ -97,8 +118,17 @@ class GraphIndex:
         """The number of the scope at ``path``, with or without its last ``/``."""
         found = self._scope_numbers.get(path if not path or path.endswith("/") else f"{path}/")
         if found is None:
-            raise UsageError(f"no scope {path!r} in graph {self.graph}", slug="no-such-scope")
+            hint = did_you_mean(self._scopes_called(path)) or self.suggestion(f"{path.strip('/')}/")
+            raise UsageError(
+                f"no scope {quoted(path)} in graph {self.graph}{hint}", slug="no-such-scope"
+            )
         return found
+
+    def _scopes_called(self, path: str) -> list[str]:
+        """The scopes whose last part is that of ``path``, or has it as the name or class."""
+        last = path.strip("/").rpartition("/")[2]
+        parts = ((scope.path, parts_of(scope.path.rstrip("/"))) for scope in self.scopes)
+        return but_gradients(path for path, found in parts if found and last in found[-1])
 
     def consumers(self, name: str) -> tuple[tuple[int, str], ...]:
         """Output slot and reader, in execution order."""

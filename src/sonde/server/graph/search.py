@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.graph import GRADIENTS, but_gradients
+from sonde.core.graph import but_gradients
 from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
+from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
@@ -175,7 +176,7 @@ def find_op(index: GraphIndex, text: str) -> str:
     own = but_gradients(found)
     if len(own) == 1:
         return own[0]
-    raise _no_match("op", found, text, advice="give the full name")
+    raise _no_match(index, "op", found, text, advice="give the full name")
 
 
 def find_target(index: GraphIndex, text: str) -> str:
@@ -198,20 +199,11 @@ def find_target(index: GraphIndex, text: str) -> str:
         return own[0]
     if not is_scope and not paths:
         return find_op(index, text)
-    raise _no_match("scope", paths, text, advice="give the full path")
+    raise _no_match(index, "scope", paths, text, advice="give the full path")
 
 
 def _scope_paths(index: GraphIndex) -> Iterator[str]:
     return (scope.path for scope in index.scopes)
-
-
-def module_path(scope: str) -> str:
-    """The path of the module that a scope of the forward pass belongs to: ``layers.0`` for
-    ``Default/network-Net/layers-Sequential/0-Block/``; empty if it is a network itself, or none."""
-    parts = scope.strip("/").split("/")[2:]
-    if scope.startswith(GRADIENTS) or not all("-" in part for part in parts):
-        return ""
-    return ".".join(part.rpartition("-")[0] for part in parts)
 
 
 def _is_module(path: str, wanted: str) -> bool:
@@ -233,12 +225,16 @@ def _modules_of(path: str) -> Sequence[ScopePart]:
     return parts if parts and path.rstrip("/").endswith(parts[-1].label) else ()
 
 
-def _no_match(kind: str, found: list[str], text: str, *, advice: str) -> UsageError:
+def _no_match(
+    index: GraphIndex, kind: str, found: list[str], text: str, *, advice: str
+) -> UsageError:
     slug = f"no-such-{kind}"
     if not found:
-        return UsageError(f"no {kind} matches {text!r}; {advice}", slug=slug)
+        hint = index.suggestion(text) or f"; {advice}"
+        return UsageError(f"no {kind} matches {quoted(text)}{hint}", slug=slug)
     some = ", ".join(found[:5])
-    return AmbiguousNameError(f"{len(found)} {kind}s match {text!r}: {some}; {advice}", slug=slug)
+    what = f"{len(found)} {kind}s match {quoted(text)}"
+    return AmbiguousNameError(f"{what}: {some}; {advice}", slug=slug)
 
 
 def _ending(index: GraphIndex, wanted: str) -> list[str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.core.graph import GRADIENTS
+from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.index import GraphIndex
-from sonde.server.graph.search import module_path
 
 _FORWARD: Final = "Default/"
 _RECOMPUTED: Final = "recompute_"
 _ROOTS: Final = (_FORWARD, GRADIENTS, f"{_RECOMPUTED}{_FORWARD}")
 """How full names of ops begin."""
-_MOST_NEAR: Final = 3
 
 
 def possible_target(index: GraphIndex | None, text: str) -> str:
@@ -27,16 +25,16 @@ def possible_target(index: GraphIndex | None, text: str) -> str:
     scopes = [] if index is None else [scope.path for scope in index.scopes if scope.path]
     if not text.startswith(_ROOTS):
         raise UsageError(
-            f"no op or scope matches {text!r} in what is known before the first step; run a step "
-            f"first, or give the full name{_near(text, scopes)}",
+            f"no op or scope matches {quoted(text)} in what is known before the first step; run a "
+            f"step first, or give the full name{'' if index is None else index.suggestion(text)}",
             slug="no-such-op",
         )
     scope = _forward(text if text.endswith("/") else f"{text.rpartition('/')[0]}/")
     network = "/".join(scope.split("/")[:2]) + "/"
     # Another network may begin to run later.
-    if network in scopes and scope not in scopes:
+    if index is not None and network in scopes and scope not in scopes:
         raise UsageError(
-            f"{text} cannot run: {network} has no module {scope}{_near(scope, scopes)}",
+            f"{text} cannot run: {network} has no module {scope}{index.suggestion(scope)}",
             slug="no-such-scope",
         )
     return text
@@ -45,19 +43,3 @@ def possible_target(index: GraphIndex | None, text: str) -> str:
 def _forward(scope: str) -> str:
     """The scope of the forward pass that a scope of the backward pass belongs to."""
     return scope.removeprefix(GRADIENTS).removeprefix(_RECOMPUTED)
-
-
-def _near(text: str, scopes: list[str]) -> str:
-    """The known names that are similar to ``text``, written as the user wrote it."""
-    if text.startswith(_ROOTS):
-        names = scopes
-    elif text.endswith("/"):
-        names = [f"{scope.rstrip('/').rpartition('/')[2]}/" for scope in scopes]
-    else:
-        names = [name for name in map(module_path, scopes) if name]
-        names += [scope.rstrip("/").rpartition("/")[2] for scope in scopes]
-    by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(text.lower(), by_lower, n=_MOST_NEAR)
-    if not close:
-        return ""
-    return "; did you mean " + " or ".join(repr(by_lower[name]) for name in close) + "?"

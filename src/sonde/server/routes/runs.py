@@ -24,13 +24,13 @@ endpoints = Endpoints()
 @endpoints.add("GET", "/runs", "All runs")
 async def list_runs(call: Call) -> api.RunList:
     context = call.context
-    views = tuple(run.view() for run in context.runs)
-    return api.RunList(views, context.rank_port, context.fingerprint)
+    views = [await unmatched_patterns.run_view(run) for run in context.runs]
+    return api.RunList(tuple(views), context.rank_port, context.fingerprint)
 
 
 @endpoints.add("GET", RUN, "One run")
 async def show_run(call: Call) -> api.RunView:
-    return call.run.view()
+    return await unmatched_patterns.run_view(call.run)
 
 
 @endpoints.add("DELETE", RUN, "Forget a run that ended")
@@ -43,7 +43,7 @@ async def forget_run(call: Call) -> None:
 @endpoints.add("POST", f"{RUN}/control", "Control the training")
 async def control(call: Call, body: api.ControlRequest) -> api.RunView:
     await call.run.control(body)
-    return call.run.view()
+    return await unmatched_patterns.run_view(call.run)
 
 
 @endpoints.add("POST", f"{RUN}/keep", "Keep values of ops")
@@ -54,7 +54,7 @@ async def keep(call: Call, body: api.KeepRequest) -> None:
 @endpoints.add("POST", f"{RUN}/measure-speed", "Run one coming step unobserved")
 async def measure_speed(call: Call) -> api.RunView:
     call.run.measure_speed()
-    return call.run.view()
+    return await unmatched_patterns.run_view(call.run)
 
 
 @endpoints.add(
@@ -64,12 +64,12 @@ async def measure_speed(call: Call) -> api.RunView:
 )
 async def recheck(call: Call, query: queries.RecheckQuery) -> api.RunView:
     await call.run.recheck(query.wait_seconds)
-    return call.run.view()
+    return await unmatched_patterns.run_view(call.run)
 
 
 @endpoints.add("GET", WATCHPOINTS, "All watchpoints")
 async def list_watchpoints(call: Call) -> api.WatchpointList:
-    return api.WatchpointList(call.run.watchpoints.all)
+    return await unmatched_patterns.watchpoint_list(call.run)
 
 
 @endpoints.add("POST", WATCHPOINTS, "Add a watchpoint")
@@ -93,7 +93,7 @@ async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.Watchpoi
     call.run.need_watchable()
     call.run.watchpoints.load(body)
     call.run.watchpoints_changed()
-    return api.WatchpointList(call.run.watchpoints.all)
+    return await unmatched_patterns.watchpoint_list(call.run)
 
 
 @endpoints.add("PUT", f"{WATCHPOINTS}/{{number}}", "Change a watchpoint")

@@ -11,6 +11,7 @@ from sonde.debugger.initial_watchpoints import recommended_draft
 from sonde.server.graph.index import GraphIndex
 from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import WATCHPOINTS
+from sonde.server.routes.unmatched_patterns import watchpoint_list
 from sonde.server.run import Run
 from sonde.watch.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
 from sonde.wire import api
@@ -46,7 +47,7 @@ async def add_recommended(call: Call) -> api.WatchpointList:
         if index is None or await asyncio.to_thread(_has_target, index, recommended, draft):
             call.run.watchpoints.add(draft)
     call.run.watchpoints_changed()
-    return api.WatchpointList(call.run.watchpoints.all)
+    return await watchpoint_list(call.run)
 
 
 async def _graph(run: Run) -> GraphIndex | None:

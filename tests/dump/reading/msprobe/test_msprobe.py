@@ -136,8 +136,8 @@ def test_a_document_that_was_cut_off_is_named_and_the_rest_is_read(
     assert dump.steps() == (1,)
     assert [problem.path for problem in dump.check()] == [document, missing]
     (tmp_path / "dump" / "step1" / "proc1234" / "dump.json").write_text("[]")
-    with pytest.raises(StopIteration):
-        next(Dump(tmp_path / "dump").tensors())
+    with pytest.raises(DumpError, match="not JSON"):
+        Dump(tmp_path / "dump")
 
 
 def test_a_file_name_never_leaves_the_directory(place: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from sonde.core.dtypes import BY_NAME, DType
 from sonde.core.errors import DumpError
 from sonde.core.graph import Phase, Source, TensorSpec
 from sonde.core.keys import Io
+from sonde.core.settings import kind_of
+from sonde.core.text.terminal_text import quoted
 from sonde.dump.reading.side_files import read_json
 from sonde.dump.reading.statistic_rows import Number
 
@@ -118,12 +120,27 @@ def read_step(directory: Path) -> ProbedStep:
     path = directory / DOCUMENT
     found = read_json(path)
     data = found.get("data") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not isinstance(data, dict):
-        raise DumpError(f"{path}: not a dump.json of msprobe: it has no 'data'", slug="json-file")
+    if (problem := _problem(found)) is not None or not isinstance(data, dict):
+        raise DumpError(f"{path}: not a dump.json of msprobe: {problem}", slug="json-file")
     shapes: list[object] = []
     _collect_shapes(data, shapes, 0)
     task, level, framework = (str(found.get(key) or "") for key in ("task", "level", "framework"))
     return ProbedStep(path, task, level, framework, hash((*data, *shapes)), data)
+
+
+def _problem(document: Any) -> str | None:
+    """Why the contents of a file are not those of a ``dump.json``; None if they are."""
+    if not isinstance(document, dict):
+        return f"it is {kind_of(document)}, not an object"
+    if "data" not in document:
+        return "it has no 'data'"
+    data = document["data"]
+    if not isinstance(data, dict):
+        return f"its 'data' is {kind_of(data)}, not an object"
+    if data and not any(isinstance(each, dict) for each in data.values()):
+        name, entry = next(iter(data.items()))
+        return f"the entry {quoted(name)} of 'data' is {kind_of(entry)}, not an object"
+    return None
 
 
 def _collect_shapes(value: Any, found: list[object], depth: int) -> None:
