@@ -3,7 +3,7 @@
 #include "arguments.h"
 #include "dispatch.h"
 #include "geometry.h"
-#include "provisional.h"
+#include "drafting.h"
 #include "tables.h"
 #include "tensor_ref.h"
 
@@ -23,7 +23,7 @@ constexpr Owned MatcherFields::*kCyclic[] = {
     &MatcherFields::emit_op,     &MatcherFields::failed, &MatcherFields::scope,
     &MatcherFields::uncounted_writes, &MatcherFields::count_writes,
     &MatcherFields::gone,        &MatcherFields::describe_site, &MatcherFields::meet_input,
-    &MatcherFields::complete_node};
+    &MatcherFields::complete_node, &MatcherFields::name_op};
 
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
   for (auto field : kCyclic)
@@ -39,6 +39,7 @@ int Matcher_clear(Matcher* self) {
 
 void Matcher_dealloc(Matcher* self) {
   PyObject_GC_UnTrack(self);
+  drop_drafts(self);
   stop_watching(self);
   self->lasting.clear();
   static_cast<MatcherFields*>(self)->~MatcherFields();
@@ -69,7 +70,6 @@ const Field kFields[] = {
     {"overload_type", &MatcherFields::overload_type},
     {"untyped_storage", &MatcherFields::untyped_storage},
     {"sequence_number", &MatcherFields::sequence_number},
-    {"getframe", &MatcherFields::getframe},
     {"before_op", &MatcherFields::before_op},
     {"bind_inputs", &MatcherFields::bind_inputs},
     {"inputs_match", &MatcherFields::inputs_match},
@@ -90,6 +90,10 @@ const Field kFields[] = {
     {"describe_site", &MatcherFields::describe_site},
     {"meet_input", &MatcherFields::meet_input},
     {"complete_node", &MatcherFields::complete_node},
+    {"name_op", &MatcherFields::name_op},
+    {"is_user_code", &MatcherFields::is_user_code},
+    {"free_storage", &MatcherFields::free_storage},
+    {"has_died", &MatcherFields::has_died},
 };
 
 // connect(*, tensor_type=..., ...): each of kFields, all needed.
@@ -142,7 +146,7 @@ PyObject* Matcher_cause(Matcher* self, PyObject* number) {
   if (value == -1 && PyErr_Occurred()) return nullptr;
   auto found = self->sequence.find(value);
   if (found == self->sequence.end()) Py_RETURN_NONE;
-  return Py_XNewRef(record_of(found->second));
+  return Py_XNewRef(record_of(self, found->second));
 }
 
 // put(kind, ref, key, impl): a tensor over storage `key` holds `ref` now
@@ -162,7 +166,7 @@ PyObject* Matcher_put(Matcher* self, PyObject* args) {
 
 // note(record): it is that of `at`
 PyObject* Matcher_note(Matcher* self, PyObject*) {
-  if (!note_sequence(self, self->at.get())) return nullptr;
+  if (!note_sequence(self, {self->at.get(), nullptr})) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -184,7 +188,8 @@ PyObject* Matcher_watch(Matcher* self, PyObject* args) {
   PyObject *number, *object;
   uintptr_t key;
   if (!PyArg_ParseTuple(args, "OO", &number, &object)) return nullptr;
-  if (!key_argument(number, &key) || !watch(self, object, key)) return nullptr;
+  if (!key_argument(number, &key)) return nullptr;
+  if (!hold_storage(self, key) && !watch(self, object, key)) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -233,6 +238,7 @@ PyObject* Matcher_now(Matcher* self, PyObject*) {
 }
 
 PyObject* Matcher_forget(Matcher* self, PyObject*) {
+  ++self->round;
   stop_watching(self);
   self->fresh.clear();
   self->current.clear();
@@ -240,14 +246,19 @@ PyObject* Matcher_forget(Matcher* self, PyObject*) {
   self->sequence.clear();
   self->leaf_refs.clear();
   self->is_reshaped = 0;
+  std::fill(self->counts.begin(), self->counts.end(), 0);
+  self->are_counts_known = true;
   PySet_Clear(self->met_leaves.get());
-  drop_provisional(self);
+  drop_drafts(self);
   Py_RETURN_NONE;
 }
 
 PyObject* Matcher_get_at(Matcher* self, void*) {
-  return Py_NewRef(self->at ? self->at.as_python() : Py_None);
+  if (!last_node(self)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  return Py_NewRef(self->at.as_python());
 }
+
+PyObject* Matcher_get_has_draft(Matcher* self, void*) { return PyBool_FromLong(self->tip != nullptr); }
 
 int Matcher_set_at(Matcher* self, PyObject* value, void*) {
   if (!value || !PyObject_TypeCheck(value, &NodeType)) {
@@ -255,20 +266,25 @@ int Matcher_set_at(Matcher* self, PyObject* value, void*) {
     return -1;
   }
   self->at = OwnedNode::share(value);
+  self->tip = nullptr;
+  if (self->at->func.get() != Py_None) count_op(self, self->at->group);
   return note_leaves(self, self->at.get()) ? 0 : -1;
 }
 
 PyObject* Matcher_get_every_op(Matcher* self, void*) {
-  return Py_NewRef(self->every_op ? self->every_op.as_python() : Py_None);
+  PyObject* rows = self->every_row ? self->every_row.as_python() : Py_None;
+  return Py_NewRef(self->every_op ? self->every_op.as_python() : rows);
 }
 
 int Matcher_set_every_op(Matcher* self, PyObject* value, void*) {
-  if (value && value != Py_None && !PyObject_TypeCheck(value, &ScreenType)) {
-    PyErr_SetString(PyExc_TypeError, "every_op is a Screen or None");
+  const bool is_screen = value && PyObject_TypeCheck(value, &ScreenType);
+  const bool collects = value && PyObject_TypeCheck(value, &RowCollectorType);
+  if (!is_screen && !collects && value && value != Py_None) {
+    PyErr_SetString(PyExc_TypeError, "every_op is a Screen, a RowCollector or None");
     return -1;
   }
-  self->every_op =
-      sonde::OwnedObject<Screen>::share(value == Py_None ? nullptr : value);
+  self->every_op = sonde::OwnedObject<Screen>::share(is_screen ? value : nullptr);
+  self->every_row = sonde::OwnedObject<RowCollector>::share(collects ? value : nullptr);
   return 0;
 }
 
@@ -315,17 +331,24 @@ constexpr PyGetSetDef number_attribute(const char* name, const char* text) {
 PyGetSetDef Matcher_getset[] = {
     {"at", reinterpret_cast<getter>(Matcher_get_at), reinterpret_cast<setter>(Matcher_set_at),
      "The node of the op that ran last in this step.", nullptr},
+    {"has_draft", reinterpret_cast<getter>(Matcher_get_has_draft), nullptr,
+     "Whether the op that ran last has no record yet; see draft.h.", nullptr},
     {"scope", reinterpret_cast<getter>(Matcher_get_scope),
      reinterpret_cast<setter>(Matcher_set_scope), "The scope ops run in now.", nullptr},
     {"every_op", reinterpret_cast<getter>(Matcher_get_every_op),
      reinterpret_cast<setter>(Matcher_set_every_op),
-     "The screen of the only sink, if that wants every op; see call_site.h.", nullptr},
+     "The fast path of the only sink, if that wants every op; see call_site.h.", nullptr},
     {"met_leaves", reinterpret_cast<getter>(Matcher_get_met_leaves), nullptr,
      "The step inputs that ops of this step have read.", nullptr},
     number_attribute<int, &MatcherFields::is_reshaped>(
         "is_reshaped", "Whether a step input has another shape than when it was learned."),
-    number_attribute<long long, &MatcherFields::provisional_count>(
-        "provisional_count", "The ops so far that got a provisional node."),
+    number_attribute<long long, &MatcherFields::draft_count>("draft_count",
+                                                             "The drafts made so far."),
+    number_attribute<long long, &MatcherFields::op_count>("op_count", "The ops so far."),
+    number_attribute<long long, &MatcherFields::measured_ops>(
+        "measured_ops", "Those of them of which the time was measured."),
+    number_attribute<long long, &MatcherFields::own_nanoseconds>(
+        "own_nanoseconds", "The processor time that observing these took."),
     number_attribute<long, &MatcherFields::generation>("generation", "The session's generation."),
     number_attribute<int, &MatcherFields::started>("started", "Whether the first step has begun."),
     number_attribute<int, &MatcherFields::lends>("lends", "Whether memory is lent to anybody."),

@@ -1,7 +1,8 @@
 #include "op_run.h"
 
-#include "provisional.h"
+#include "drafting.h"
 #include "tables.h"
+#include "tensor_ref.h"
 
 #include <cstring>
 #include <new>
@@ -81,8 +82,7 @@ bool screen_inputs(Node* node, const Tensors& tensors, OpRun* run) {
 }
 
 // Hands the outputs to the fast path; false with an error set.
-bool take_outputs(Node* node, const std::vector<PyObject*>& results,
-                  const std::vector<uintptr_t>& keys, OpRun* run) {
+bool take_outputs(Node* node, const Items& results, const Keys& keys, OpRun* run) {
   if (node->rows && !node->rows->takes_outputs) return true;
   const size_t inputs = node->in_refs.size();
   Provenance provenance;
@@ -101,13 +101,15 @@ bool take_outputs(Node* node, const std::vector<PyObject*>& results,
 }
 
 // Copies what the op writes to: all of it, or nothing where a tensor is not plain.
-Copied copy_written(Node* node, const Tensors& tensors, OpRun* run) {
-  Screening* screening = node->screen->screening.get();
+Copied copy_written(Screen* screen, const std::vector<Py_ssize_t>& writes, const Tensors& tensors,
+                    OpRun* run) {
+  Screening* screening = screen->screening.get();
+  run->screen = sonde::OwnedObject<Screen>::share(screen);
   std::vector<Copy>& copies = run->copies;
   size_t needed = 0;
   for (size_t i = 0; i < tensors.items.size(); ++i) {
     bool is_written = false;
-    for (Py_ssize_t slot : node->writes)
+    for (Py_ssize_t slot : writes)
       is_written |= tensors.keys[static_cast<size_t>(slot)] == tensors.keys[i];
     if (!is_written) continue;
     copies.emplace_back();
@@ -144,14 +146,14 @@ bool take_back_inputs(Node* node, const OpRun& run) {
   return true;
 }
 
-bool restore_written(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
-  if (run->inputs_before || run->copies.empty() || !node->screen) return true;
+bool restore_written(Matcher* self, const Tensors& tensors, OpRun* run) {
+  if (run->inputs_before || run->copies.empty()) return true;
   const Owned list = list_of(tensors.items);
   const Owned copies = Owned::take(PyList_New(0));
   if (!list || !copies) return false;
   for (const Copy& copy : run->copies) {
     const Owned bytes = Owned::take(
-        PyByteArray_FromStringAndSize(node->screen->screening->arena.data() + copy.offset,
+        PyByteArray_FromStringAndSize(run->screen->screening->arena.data() + copy.offset,
                                       static_cast<Py_ssize_t>(copy.size)));
     if (!bytes) return false;
     const Owned item = Owned::take(Py_BuildValue("(nOOO)", copy.slot, bytes.get(),
@@ -174,7 +176,7 @@ bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
   bool keeps_written =
       node->has_writes && ((node->wanted && !node->rows) || self->lends);
   if (keeps_written && node->screen && !self->lends) {
-    Copied copied = copy_written(node, tensors, run);
+    Copied copied = copy_written(node->screen.get(), node->writes, tensors, run);
     if (copied == Copied::kError) return false;
     keeps_written = copied == Copied::kNotPlain;
   }
@@ -193,16 +195,122 @@ bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
   return static_cast<bool>(run->inputs_before);
 }
 
-Copied before_provisional(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
-  if (!screen_inputs(node, tensors, run)) return Copied::kError;
-  if (run->is_wanted || (node->has_writes && self->lends)) return Copied::kNotPlain;
-  return node->has_writes ? copy_written(node, tensors, run) : Copied::kDone;
+namespace {
+
+// A program may have step inputs, or ops in a step, without end.
+constexpr size_t kMostLabels = 100000;
+
+// The labels of an op of a draft; null with an error set.
+NamedOp* named_op(Matcher* self, const Draft& draft) {
+  auto& all = draft.site->named;
+  const long number = ops_counted(self, draft.site->group);
+  if (all.size() >= kMostLabels && !all.count(number)) all.clear();
+  NamedOp& named = all[number];
+  if (!named.op_node) {
+    const Owned count = Owned::take(PyLong_FromLong(number));
+    if (count)
+      named.op_node = Owned::take(PyObject_CallFunctionObjArgs(
+          self->name_op.get(), draft.site->description.get(), count.get(), nullptr));
+  }
+  return named.op_node ? &named : nullptr;
+}
+
+RowLabel* label_of(NamedOp* named, size_t number) {
+  while (named->labels.size() <= number) named->labels.emplace_back();
+  return &named->labels[number];
+}
+
+// before_draft for a sink that collects rows.
+Copied collect_draft(Matcher* self, const Draft& draft, const Tensors& tensors, OpRun* run) {
+  if (!draft.site->writes.empty() && self->lends) return Copied::kNotPlain;
+  run->rows = sonde::OwnedObject<RowCollector>::share(self->every_row.get());
+  RowCollector* rows = run->rows.get();
+  run->named = named_op(self, draft);
+  if (!run->named || !begin_op(rows)) return Copied::kError;
+  Provenance output;
+  output.is_output = true;
+  for (const DraftLeaf& each : draft.leaves) {
+    if (!rows->takes_outputs) break;
+    const auto slot = static_cast<size_t>(each.slot);
+    PyObject* token = draft.inputs[slot].memory;
+    const int met = PySet_Contains(rows->context.met.get(), token);
+    const TensorUse use = {ref_field(each.leaf, ref_layout.leaf_node), io_names.output, 0,
+                           tensors.items[slot],  tensors.keys[slot], token};
+    if (self->leaf_labels.size() >= kMostLabels) self->leaf_labels.clear();
+    if (met < 0 || (!met && !collect(rows, &self->leaf_labels[each.leaf], use, output)))
+      return Copied::kError;
+  }
+  run->entries = rows->labels.size();
+  const bool rearranges = draft.site->rearranges && !tensors.items.empty();
+  if (!rows->takes_inputs) {
+    const bool ok = !rearranges || recall(rows->context, rows->cache, tensors.items[0],
+                                          tensors.keys[0], token_of(draft.inputs[0]),
+                                          &run->arranged);
+    return ok ? Copied::kDone : Copied::kError;
+  }
+  for (size_t i = 0; i < tensors.items.size(); ++i) {
+    const TensorUse use = {run->named->op_node.get(), io_names.input,
+                           static_cast<Py_ssize_t>(i), tensors.items[i],
+                           tensors.keys[i],           token_of(draft.inputs[i])};
+    if (!collect(rows, label_of(run->named, i), use, {},
+                 rearranges && i == 0 ? &run->arranged : nullptr))
+      return Copied::kError;
+  }
+  return Copied::kDone;
+}
+
+}  // namespace
+
+bool take_back_draft(const Draft& draft, OpRun* run) {
+  if (!run->rows) return true;
+  for (const DraftLeaf& each : draft.leaves) {
+    PyObject* token = draft.inputs[static_cast<size_t>(each.slot)].memory;
+    if (PySet_Add(run->rows->context.met.get(), token) < 0) return false;
+  }
+  run->rows->truncate(run->entries);
+  return true;
+}
+
+Copied before_draft(Matcher* self, const Draft& draft, const Tensors& tensors, OpRun* run) {
+  if (self->every_row) return collect_draft(self, draft, tensors, run);
+  run->screen = sonde::OwnedObject<Screen>::share(self->every_op.get());
+  Screen* screen = run->screen.get();
+  const Context& context = screen->screening->context;
+  Provenance output;
+  output.is_output = true;
+  for (const DraftLeaf& each : draft.leaves) {
+    const auto slot = static_cast<size_t>(each.slot);
+    PyObject* token = draft.inputs[slot].memory;
+    const int met =
+        PySet_GET_SIZE(context.met.get()) ? PySet_Contains(context.met.get(), token) : 0;
+    const TensorUse use = {ref_field(each.leaf, ref_layout.leaf_node), io_names.output, 0,
+                           tensors.items[slot],  tensors.keys[slot], token};
+    if (met < 0 || (!met && !screen_tensor(screen, use, output, &run->is_wanted)))
+      return Copied::kError;
+  }
+  const bool rearranges = draft.site->rearranges && !tensors.items.empty();
+  if (!screen->takes_inputs) {
+    if (rearranges && !recall(context, screen->screening->cache, tensors.items[0],
+                              tensors.keys[0], token_of(draft.inputs[0]), &run->arranged))
+      return Copied::kError;
+  } else {
+    for (size_t i = 0; i < tensors.items.size(); ++i) {
+      const TensorUse use = {Py_None,          io_names.input,  static_cast<Py_ssize_t>(i),
+                             tensors.items[i], tensors.keys[i], token_of(draft.inputs[i])};
+      if (!screen_tensor(screen, use, {}, &run->is_wanted,
+                         rearranges && i == 0 ? &run->arranged : nullptr))
+        return Copied::kError;
+    }
+  }
+  const bool writes = !draft.site->writes.empty();
+  if (run->is_wanted || (writes && self->lends)) return Copied::kNotPlain;
+  return writes ? copy_written(screen, draft.site->writes, tensors, run) : Copied::kDone;
 }
 
 Owned begun_tuple(Node* node, const Tensors& tensors, const Owned& inputs_before) {
   const Owned list = list_of(tensors.items);
   const Owned keys = list_of_keys(tensors.keys);
-  if (!list || !keys || !record_of(node)) return {};
+  if (!list || !keys) return {};
   return Owned::take(PyTuple_Pack(4, node->record.get(), list.get(), keys.get(),
                                   inputs_before ? inputs_before.get() : list.get()));
 }
@@ -222,7 +330,7 @@ namespace {
 
 // Whether the result's tensors are as the node expects; fills `results` (borrowed).
 bool read_results(Matcher* self, Node* node, PyObject* result, const Tensors& tensors,
-                  std::vector<PyObject*>& results) {
+                  Items& results) {
   if (result != Py_None && flatten(self, result, results) == Flat::kOdd) return false;
   // A list inside the result is not flattened here: leave it to the slow path.
   if (has_nested_list(result)) return false;
@@ -233,14 +341,14 @@ bool read_results(Matcher* self, Node* node, PyObject* result, const Tensors& te
   return results.size() == node->outs.size();
 }
 
-bool emit(Matcher* self, Node* node, const Tensors& tensors, const Owned& inputs_before,
-          const std::vector<PyObject*>& results, PyObject* args, PyObject* kwargs) {
+bool emit(Matcher* self, PyObject* record, const Tensors& tensors, const Owned& inputs_before,
+          const Items& results, PyObject* args, PyObject* kwargs) {
   const Owned inputs =
       inputs_before ? Owned::share(inputs_before.get()) : list_of(tensors.items);
   const Owned outputs = list_of(results);
-  return inputs && outputs && record_of(node) &&
-         Owned::take(PyObject_CallFunctionObjArgs(self->emit_op.get(), node->record.get(),
-                                                  inputs.get(), outputs.get(), args,
+  return inputs && outputs &&
+         Owned::take(PyObject_CallFunctionObjArgs(self->emit_op.get(), record, inputs.get(),
+                                                  outputs.get(), args,
                                                   kwargs ? kwargs : Py_None, nullptr));
 }
 
@@ -249,7 +357,7 @@ bool emit(Matcher* self, Node* node, const Tensors& tensors, const Owned& inputs
 bool after_in_python(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
                      PyObject* result, PyObject* args, PyObject* kwargs) {
   if (node->rows) node->rows->truncate(run->entries);
-  if (!restore_written(self, node, tensors, run)) return false;
+  if (!restore_written(self, tensors, run)) return false;
   const Owned begun = begun_tuple(node, tensors, run->inputs_before);
   return begun &&
          Owned::take(PyObject_CallFunctionObjArgs(self->after_op.get(), begun.get(), result, args,
@@ -260,29 +368,58 @@ bool after_in_python(Matcher* self, Node* node, const Tensors& tensors, OpRun* r
 
 bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* result,
               PyObject* args, PyObject* kwargs) {
-  std::vector<PyObject*> results;
-  std::vector<uintptr_t> keys;
+  Items results;
+  Keys keys;
   if (node->is_collective || !read_results(self, node, result, tensors, results) ||
       !add_keys(results, keys))
     return after_in_python(self, node, tensors, run, result, args, kwargs);
   self->at = OwnedNode::share(node);
-  return note_leaves(self, node) &&
-         finish_op(self, node, tensors, run, results, keys, args, kwargs);
-}
-
-bool finish_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
-               const std::vector<PyObject*>& results, const std::vector<uintptr_t>& keys,
-               PyObject* args, PyObject* kwargs) {
+  count_op(self, node->group);
+  if (!note_leaves(self, node)) return false;
   for (size_t i = 0; i < results.size(); ++i)
-    if (!register_output(self, node->outs[i], results[i], keys[i])) return false;
-  if (!note_sequence(self, node)) return false;
+    if (!register_output(self, node->outs[i].kind, node->outs[i].ref.get(), results[i], keys[i]))
+      return false;
+  if (!note_sequence(self, {node, nullptr})) return false;
   if (node->has_fast_path()) {
     if (!take_outputs(node, results, keys, run)) return false;
     if (!run->is_wanted) return true;
-    if (!restore_written(self, node, tensors, run)) return false;
+    if (!restore_written(self, tensors, run)) return false;
   }
-  return !node->wanted ||
-         emit(self, node, tensors, run->inputs_before, results, args, kwargs);
+  return !node->wanted || emit(self, node->record.get(), tensors, run->inputs_before, results,
+                               args, kwargs);
+}
+
+bool finish_draft(Matcher* self, Draft* draft, const Tensors& tensors, OpRun* run,
+                  const Items& results, const Keys& keys, PyObject* args, PyObject* kwargs) {
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!register_output(self, draft->outs[i].kind, draft->outs[i].ref, results[i], keys[i]))
+      return false;
+  if (!note_sequence(self, {nullptr, draft})) return false;
+  if (run->rows && !run->rows->takes_outputs) return true;
+  Provenance provenance;
+  provenance.is_output = true;
+  provenance.arranged = results.size() == 1 ? run->arranged : nullptr;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const DraftOutput& out = draft->outs[i];
+    provenance.is_fresh = out.kind == kFresh;
+    const TensorUse use = {
+        run->named ? run->named->op_node.get() : Py_None,
+        io_names.output,
+        static_cast<Py_ssize_t>(i),
+        results[i],
+        keys[i],
+        is_true(out.ref, ref_layout.is_unfilled) ? Py_False : out.ref};
+    const bool ok =
+        run->rows ? collect(run->rows.get(), label_of(run->named, draft->inputs.size() + i), use,
+                            provenance)
+                  : screen_tensor(run->screen.get(), use, provenance, &run->is_wanted);
+    if (!ok) return false;
+  }
+  if (!run->is_wanted) return true;
+  PyObject* record = restore_written(self, tensors, run) ? record_of(self, {nullptr, draft}) : nullptr;
+  if (!record) return false;
+  return !draft->node->wanted ||
+         emit(self, record, tensors, run->inputs_before, results, args, kwargs);
 }
 
 }  // namespace sonde_match

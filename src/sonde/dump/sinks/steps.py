@@ -25,6 +25,11 @@ from sonde.dump.writing.writer import Writer
 
 _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
+FEW_GRAPHS = 8
+MOST_GRAPH_BYTES = 16 * 1024 * 1024
+"""With more graphs, and more bytes in their files, no new graph is saved. Most programs have a few
+structures of steps; one in which every step differs would save a graph of every step."""
+
 
 class StepFiles(Sink):
     """The directories of one rank. A step is written to ``unfinished/`` until its graph is known.
@@ -46,6 +51,8 @@ class StepFiles(Sink):
         self._net = net
         self._writer = writer
         self._written: set[int] = set()
+        self._graph_bytes = 0
+        self._is_limit_reported = False
         self._step = -1
         self._directory: Path | None = None
         self.graphs: list[Graph] = []
@@ -102,17 +109,34 @@ class StepFiles(Sink):
             raise _stopped(error) from None
         self._directory = None
 
+    def saves_graph(self, end: StepEnd) -> bool:
+        """Whether the graph of a step that has ended is saved; if not, it need not be made."""
+        if len(self._written) < FEW_GRAPHS or self._graph_bytes <= MOST_GRAPH_BYTES:
+            return True
+        return end.has_graph and not self.is_new(end.graph)
+
     def place(self, end: StepEnd) -> Path:
         """The directory of a step that has ended."""
+        if not self.saves_graph(end):
+            return self.rank.step_dir_without_graph(self._net, end.step)
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
     def _place_step(self, directory: Path, end: StepEnd) -> None:
-        for graph in (end.graph, *end.parts):
-            if self.is_new(graph):
-                self._write_graph(graph)
-        steps = execution_order.write_steps([end.step])
-        append(self.rank.global_order_csv(end.graph.id), steps.encode())
         target = self.place(end)
+        if self.saves_graph(end):
+            for graph in (end.graph, *end.parts):
+                if self.is_new(graph):
+                    self._write_graph(graph)
+            steps = execution_order.write_steps([end.step])
+            append(self.rank.global_order_csv(end.graph.id), steps.encode())
+        elif not self._is_limit_reported:
+            self._is_limit_reported = True
+            if self._report is not None:
+                self._report(
+                    f"sonde: the steps of this program differ: {len(self._written)} graphs of them, "
+                    f"{size_text(self._graph_bytes)}, are saved, and no further ones; the other "
+                    f"data of such steps is in {target.parent} [graphs-limited]"
+                )
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
 
@@ -130,6 +154,7 @@ class StepFiles(Sink):
             (self.rank.graph_columns(graph.id), encode_columns(graph, pb)),
         ):
             if data is not None:
+                self._graph_bytes += len(data)
                 self._writer.write_text(str(path), data)
 
     def drop_step(self) -> None:

@@ -100,6 +100,11 @@ class CallSites:
                 site.inputs.setdefault(slot, _NUMBER.sub("", leaf.node.name))
         return site
 
+    def named(self, site: CallSite, number: int) -> OpNode:
+        """The name of the op that is the one with this ``number`` of its kind in a step."""
+        name = f"{site.node_scope}/{site.info.type}-op{number}"
+        return OpNode(name, site.info.type, site.node_scope, site.phase)
+
     def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
         """Enter a tensor that is new in this step. Where the call site has met a tensor in this
         slot before that no module or optimizer holds, it has the same name; others are looked up.
@@ -136,7 +141,7 @@ class CallSites:
         returned: tuple[int, ...],
         leaves: tuple[tuple[int, StepInput], ...],
     ) -> OpRecord:
-        """Make the record of an op that ran with a provisional node, ``native``."""
+        """Make the record of an op that ran as a draft; ``native`` is its node."""
         record = OpRecord(parent, site.func, site.info, site.scope)
         record.depth, record.code, record.last = site.depth, site.code, site.last
         record.in_refs, record.sources, record.outs = in_refs, sources, outs
@@ -182,3 +187,8 @@ class CallSites:
 def _spec(spec: Spec) -> TensorSpec:
     dtype, shape = spec
     return TensorSpec(dtype_name(dtype), shape)
+
+
+private.hide_from_compiler(
+    CallSites.describe, CallSites.named, CallSites.meet_input, CallSites.complete
+)
