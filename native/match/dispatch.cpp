@@ -2,7 +2,6 @@
 
 #include "find_node.h"
 #include "op_run.h"
-#include "tensor_ref.h"
 
 #include <ctime>
 #include "drafting.h"
@@ -185,7 +184,7 @@ class DraftOfOp {
   explicit DraftOfOp(Matcher* self)
       : self_(self), draft_(self->drafts.add()), round_(self->round) {}
   ~DraftOfOp() {
-    if (draft_ && !is_gone()) self_->drafts.take_back(draft_, ref_layout.values);
+    if (draft_ && !is_gone()) self_->drafts.take_back(draft_);
   }
   DraftOfOp(const DraftOfOp&) = delete;
   DraftOfOp& operator=(const DraftOfOp&) = delete;

@@ -3,6 +3,7 @@
 
 #include "node.h"
 #include "shared/inline_vector.h"
+#include "tensor_ref.h"
 
 #include <cstddef>
 #include <memory>
@@ -45,26 +46,25 @@ struct Draft {
   sonde::InlineVector<DraftOutput, 2> outs;
   sonde::InlineVector<DraftLeaf, 2> leaves;     // step inputs that it is the first in the step to read
   sonde::InlineVector<Py_ssize_t, 2> returned;  // as in a Node
-  Owned arguments;                              // (args, kwargs), `...` for those with tensors
-  OwnedNode node;                               // once something has asked for it
+  // The arguments, owned; null for those with tensors. Those with names are a dict, with `...`.
+  sonde::InlineVector<PyObject*, 6> arguments;
+  Owned named_arguments;
+  OwnedNode node;  // once something has asked for it
 
-  // Releases what it has. `ref_values`: where a reference has its `values`, which may be itself.
-  void clear(Py_ssize_t ref_values) {
+  // Releases what it has.
+  void clear(RefPool* refs) {
     for (const DraftInput& input : inputs) Py_DECREF(input.geometry);
-    inputs.clear();
     for (const DraftOutput& out : outs) {
-      if (!node) {
-        auto** values = reinterpret_cast<PyObject**>(reinterpret_cast<char*>(out.ref) + ref_values);
-        PyObject* old = *values;
-        *values = Py_NewRef(Py_None);
-        Py_XDECREF(old);
-      }
-      Py_DECREF(out.ref);
+      Owned ref = Owned::take(out.ref);
+      if (!node && !PyObject_GC_IsTracked(out.ref)) refs->give_back(std::move(ref));
     }
+    for (PyObject* argument : arguments) Py_XDECREF(argument);
+    inputs.clear();
     outs.clear();
     leaves.clear();
     returned.clear();
-    arguments.reset();
+    arguments.clear();
+    named_arguments.reset();
     node.reset();
     site = nullptr;
     before = cause = {};
@@ -87,17 +87,19 @@ class Drafts {
   }
 
   // Takes back a draft whose op is handled otherwise.
-  void take_back(Draft* draft, Py_ssize_t ref_values) {
-    draft->clear(ref_values);
+  void take_back(Draft* draft) {
+    draft->clear(&refs);
     if (draft == at(count_ - 1)) --count_;
   }
 
-  void clear(Py_ssize_t ref_values) {
+  void clear() {
     const size_t count = count_;
     count_ = 0;
-    for (size_t i = 0; i < count; ++i) at(i)->clear(ref_values);
+    for (size_t i = 0; i < count; ++i) at(i)->clear(&refs);
     if (blocks_.size() > kKept) blocks_.resize(kKept);
   }
+
+  RefPool refs;  // for their outputs
 
  private:
   static constexpr size_t kBlock = 256;

@@ -79,51 +79,26 @@ Made add_input(Matcher* self, const Tensors& tensors, size_t slot, Draft* draft)
   return Made::kDone;
 }
 
-// `(..., ...)` of this length with None for the keyword arguments: those of many ops are all tensors.
-// Empty with an error set.
-Owned no_arguments(Matcher* self, Py_ssize_t count) {
-  std::vector<Owned>& known = self->no_arguments;
-  const auto at = static_cast<size_t>(count);
-  while (known.size() <= at) known.emplace_back();
-  if (!known[at]) {
-    const Owned plain = Owned::take(PyTuple_New(count));
-    if (!plain) return {};
-    for (Py_ssize_t i = 0; i < count; ++i)
-      PyTuple_SET_ITEM(plain.get(), i, Py_NewRef(Py_Ellipsis));
-    known[at] = Owned::take(PyTuple_Pack(2, plain.get(), Py_None));
-  }
-  return Owned::share(known[at].get());
-}
-
-// The arguments without tensors, for the attributes of the op; empty with an error set.
-Owned plain_arguments(Matcher* self, PyObject* args, PyObject* kwargs) {
-  const Py_ssize_t count = PyTuple_GET_SIZE(args);
-  bool are_tensors = !kwargs;
-  for (Py_ssize_t i = 0; i < count && are_tensors; ++i)
-    are_tensors = is_tensor(self, PyTuple_GET_ITEM(args, i));
-  if (are_tensors) return no_arguments(self, count);
-  const Owned plain = Owned::take(PyTuple_New(count));
-  const Owned named = kwargs ? Owned::take(PyDict_New()) : Owned::share(Py_None);
-  if (!plain || !named) return {};
-  for (Py_ssize_t i = 0; i < count; ++i) {
+// Keeps the arguments without tensors, for the attributes of the op. False with an error set.
+bool keep_arguments(Matcher* self, PyObject* args, PyObject* kwargs, Draft* draft) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
     PyObject* value = PyTuple_GET_ITEM(args, i);
-    PyTuple_SET_ITEM(plain.get(), i,
-                     Py_NewRef(count_tensors(self, value) ? Py_Ellipsis : value));
+    draft->arguments.push_back(count_tensors(self, value) ? nullptr : Py_NewRef(value));
   }
+  if (!kwargs) return true;
+  draft->named_arguments = Owned::take(PyDict_New());
+  if (!draft->named_arguments) return false;
   PyObject *name, *value;
   Py_ssize_t position = 0;
-  while (kwargs && PyDict_Next(kwargs, &position, &name, &value))
-    if (PyDict_SetItem(named.get(), name, count_tensors(self, value) ? Py_Ellipsis : value) < 0)
-      return {};
-  // Numbers, and small lists of them: many of these are kept, and the collector need not visit them.
-  PyObject_GC_UnTrack(plain.get());
-  Owned both = Owned::take(PyTuple_Pack(2, plain.get(), named.get()));
-  if (both) PyObject_GC_UnTrack(both.get());
-  return both;
+  while (PyDict_Next(kwargs, &position, &name, &value))
+    if (PyDict_SetItem(draft->named_arguments.get(), name,
+                       count_tensors(self, value) ? Py_Ellipsis : value) < 0)
+      return false;
+  return true;
 }
 
 // The reference of one output; empty with an error set. The same as output_ref in op_outputs.py.
-Owned output_ref(const Draft& draft, size_t slot, int kind, PyObject* tensor,
+Owned output_ref(RefPool* refs, const Draft& draft, size_t slot, int kind, PyObject* tensor,
                  const Geometry& geometry, const Tensors& tensors, uintptr_t key) {
   const CallSite* site = draft.site;
   bool is_unfilled = !site->fills || std::count(site->workspaces.begin(), site->workspaces.end(),
@@ -150,7 +125,7 @@ Owned output_ref(const Draft& draft, size_t slot, int kind, PyObject* tensor,
   }
   Owned bytes = geometry.as_bytes();
   if (!bytes) return {};
-  return make_ref(static_cast<Py_ssize_t>(slot), std::move(bytes), is_unfilled, has_gaps);
+  return refs->make(static_cast<Py_ssize_t>(slot), std::move(bytes), is_unfilled, has_gaps);
 }
 
 }  // namespace
@@ -169,8 +144,7 @@ Made begin_draft(Matcher* self, CallSite* site, const StepOp& cause, const Tenso
     const Made added = add_input(self, tensors, slot, draft);
     if (added != Made::kDone) return added;
   }
-  draft->arguments = plain_arguments(self, args, kwargs);
-  return draft->arguments ? Made::kDone : Made::kError;
+  return keep_arguments(self, args, kwargs, draft) ? Made::kDone : Made::kError;
 }
 
 Made add_outputs(Matcher* self, Draft* draft, const Tensors& tensors, PyObject* result,
@@ -208,7 +182,7 @@ Made add_outputs(Matcher* self, Draft* draft, const Tensors& tensors, PyObject* 
     changed.push_back(key);
     Geometry geometry;
     if (!read_geometry((*results)[i], &geometry)) return Made::kNotHere;
-    Owned ref = output_ref(*draft, i, kind, (*results)[i], geometry, tensors, key);
+    Owned ref = output_ref(&self->drafts.refs, *draft, i, kind, (*results)[i], geometry, tensors, key);
     if (!ref) return Made::kError;
     draft->outs.push_back({kind, ref.release()});
   }
@@ -293,7 +267,13 @@ bool complete(Matcher* self, Draft* draft) {
   const auto leaves = tuple_of(draft->leaves.size(), [&](size_t i) {
     return Owned::take(Py_BuildValue("(nO)", draft->leaves[i].slot, draft->leaves[i].leaf));
   });
-  if (!in_refs || !sources || !in_specs || !kinds || !out_specs || !returned || !leaves)
+  const auto plain = tuple_of(draft->arguments.size(), [&](size_t i) {
+    return Owned::share(draft->arguments[i] ? draft->arguments[i] : Py_Ellipsis);
+  });
+  PyObject* named = draft->named_arguments ? draft->named_arguments.get() : Py_None;
+  const Owned arguments = plain ? Owned::take(PyTuple_Pack(2, plain.get(), named)) : Owned();
+  if (!in_refs || !sources || !in_specs || !kinds || !out_specs || !returned || !leaves ||
+      !arguments)
     return false;
   OwnedNode node = node_of(*draft);
   if (!node) return false;
@@ -306,7 +286,7 @@ bool complete(Matcher* self, Draft* draft) {
   PyObject* cause = caused_by && caused_by->record ? caused_by->record.get() : Py_None;
   node->record = Owned::take(PyObject_CallFunctionObjArgs(
       self->complete_node.get(), node.as_python(), draft->site->description.get(),
-      before->record.get(), cause, draft->arguments.get(), in_refs.get(), sources.get(),
+      before->record.get(), cause, arguments.get(), in_refs.get(), sources.get(),
       in_specs.get(), kinds.get(), out_specs.get(), returned.get(), leaves.get(), nullptr));
   if (!node->record) return false;
   draft->node = std::move(node);
@@ -337,7 +317,7 @@ Node* last_node(Matcher* self) {
 
 void drop_drafts(Matcher* self) {
   self->tip = nullptr;
-  self->drafts.clear(ref_layout.values);
+  self->drafts.clear();
 }
 
 }  // namespace sonde_match

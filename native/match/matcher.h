@@ -114,7 +114,6 @@ struct MatcherFields {
   std::unordered_multimap<size_t, std::unique_ptr<CallSite>> sites;  // by the hash of the key
   std::unordered_map<PyObject*, std::pair<Owned, int>> writing_ops;  // by func: does it write?
   std::unordered_map<PyObject*, std::pair<Owned, bool>> user_codes;  // by code: is it the user's?
-  std::vector<Owned> no_arguments;  // by their number: what a draft has of arguments that are tensors
   std::pmr::unordered_map<uintptr_t, PyObject*> leaf_refs{&pool};  // of storages that are step inputs
 };
 

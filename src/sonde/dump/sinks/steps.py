@@ -133,9 +133,9 @@ class StepFiles(Sink):
             self._is_limit_reported = True
             if self._report is not None:
                 self._report(
-                    f"sonde: the steps of this program differ: {len(self._written)} graphs of them, "
-                    f"{size_text(self._graph_bytes)}, are saved, and no further ones; the other "
-                    f"data of such steps is in {target.parent} [graphs-limited]"
+                    f"sonde: the steps of this program differ: {len(self._written)} graphs "
+                    f"({size_text(self._graph_bytes)}) are saved, and no further ones; everything "
+                    f"else of such steps is saved in {target.parent} [graphs-limited]"
                 )
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
