@@ -200,6 +200,7 @@ bool add_site(Matcher* self, const Place& place) {
   site->depth = node->depth;
   site->last = node->last;
   site->group = node->group;
+  site->round = self->round;
   const Owned fills = field(description, "fills"), rearranges = field(description, "rearranges");
   if (!fills || !rearranges || !read_slots(field(description, "writes"), &site->writes) ||
       !read_slots(field(description, "workspaces"), &site->workspaces))

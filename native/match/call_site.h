@@ -30,6 +30,7 @@ struct CallSite {
   bool rearranges = false;
   int counts_writes = -1;  // as in a Node
   long group = -1;         // as in a Node
+  long long round = 0;     // of the step in which it was learned, as the matcher counts
   std::unordered_map<long, NamedOp> named;  // by number
   std::vector<Py_ssize_t> writes;
   std::vector<Py_ssize_t> workspaces;

@@ -204,6 +204,8 @@ bool run_draft(Matcher* self, const Place& place, PyObject* func, const Tensors&
                PyObject* args, PyObject* kwargs, PyObject** returned) {
   CallSite* site = find_site(self, place);
   if (!site) return false;
+  // Rows: what Python code has read in the step in which it learns ops would be read again here.
+  if (self->every_row && site->round == self->round) return false;
   DraftOfOp draft(self);
   OpRun run;
   Made made = begin_draft(self, site, place.cause, tensors, args, kwargs, draft.get());
