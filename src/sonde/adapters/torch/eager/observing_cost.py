@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from dataclasses import dataclass, field
 from types import MethodType, ModuleType
@@ -102,8 +103,11 @@ class ObservingCost:
             return None
         ops = sum(each.ops for each in self._new)
         seconds = sum(each.seconds for each in self._new)
-        observing = sum(each.own for each in self._new) + ops * mode_seconds()
-        alone = max(seconds - observing, seconds / 100)
+        # The median: an op that is learned takes a hundred times as long as one that is told, and
+        # a few of these among the measured ones would distort the mean.
+        own = statistics.median(each.own / max(each.ops, 1) for each in self._new)
+        observing = min(ops * (own + mode_seconds()), 0.9 * seconds)
+        alone = seconds - observing
         if seconds < _SLOW * alone:
             return None
         return (
