@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check sanitize web page chromium fuzz bench clean
+.PHONY: help setup demo test mindspore quick check sanitize web page chromium fuzz bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,11 +30,25 @@ setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its nat
 demo: setup  ## train a small network in which one op goes wrong, and let Sonde find it
 	$(BIN)/python examples/demo.py
 
-# Two tests at a time; those of a file one after the other, in one process.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+# Two tests at a time; those of a file one after the other, in one process. If such a process dies,
+# the run ends: with another in its place, it would wait for ever.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20 \
+	--max-worker-restart 0
 
 test: setup chromium  ## run the tests (ARGS='tests/cli -k run' for some of them)
 	$(PYTEST) $(ARGS)
+
+# MindSpore has an environment of its own: it needs other versions of common packages.
+MINDSPORE := mindspore==2.10.0
+.venv-mindspore/.installed:
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; set PYTHON=" >&2; exit 2; }
+	test -x .venv-mindspore/bin/python || $(PYTHON) -m venv .venv-mindspore
+	@echo 'installing $(MINDSPORE), once; this is a large download'
+	.venv-mindspore/bin/python -m pip install --quiet '$(MINDSPORE)'
+	@touch $@
+
+mindspore: setup .venv-mindspore/.installed  ## make .venv-mindspore and run the tests that train with MindSpore
+	SONDE_MINDSPORE=$(CURDIR)/.venv-mindspore $(BIN)/python -m pytest -m mindspore $(ARGS)
 
 quick: setup  ## run the tests of what changed since main, but for the slow ones
 	$(PYTEST) -m 'not slow' $$($(BIN)/python -m tests.changed)

@@ -152,3 +152,14 @@ def test_masked_elements_of_an_array_are_left_out(capsys: pytest.CaptureFixture[
     masked = np.ma.masked_array([1.0, np.nan, 3.0], mask=[False, True, False])
     found = sonde.statistics(masked)
     assert (found.count, found.nan_count, found.max, found.min) == (2, 0, 3.0, 1.0)
+
+
+@pytest.mark.parametrize("config", [5, None, {"path": "out"}, ["dump.json"], b"dump.json"])
+def test_capture_names_what_it_takes(config: Any) -> None:
+    with (
+        pytest.raises(UsageError, match="takes the path of a dump configuration") as caught,
+        sonde.capture(config),
+    ):
+        raise AssertionError("not reached")
+    assert type(config).__name__ in caught.value.message
+    assert caught.value.slug == "capture-config"

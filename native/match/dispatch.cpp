@@ -1,10 +1,10 @@
 #include "dispatch.h"
 
+#include "drafting.h"
 #include "find_node.h"
 #include "op_run.h"
 
 #include <ctime>
-#include "drafting.h"
 
 namespace sonde_match {
 
@@ -105,7 +105,7 @@ class WriteCount {
   Owned written_;
 };
 
-// Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
+// Calls an op as torch does; of an OpOverload the function inside, which has no Python frame for most.
 // Other ops run Python code, which dynamo must not compile while they run here.
 Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type.get()) {
@@ -116,8 +116,8 @@ Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs)
     Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), compiler.get()));
     return result;
   }
-  const Owned op = sonde_tensor::attribute(func, op_name);
-  return op ? call_op(self, op.get(), args, kwargs) : Owned();
+  const Owned function = Owned::take(PyObject_CallOneArg(self->function_of.get(), func));
+  return function ? call_op(self, function.get(), args, kwargs) : Owned();
 }
 
 // An op that is not matched here: Python matches or learns it; it is run from here, so that the traceback of
@@ -171,7 +171,9 @@ Owned begin_late(Matcher* self, const Draft& draft, const Tensors& tensors, OpRu
   if (!take_back_draft(draft, run) || !restore_written(self, tensors, run)) return {};
   const Owned begun = Owned::take(PyObject_CallFunctionObjArgs(
       self->before_op.get(), func, args, kwargs ? kwargs : Py_None, nullptr));
-  if (!begun || !PyTuple_Check(begun.get()) || !run->inputs_before) return Owned::share(begun.get());
+  if (!begun || !PyTuple_Check(begun.get()) || PyTuple_GET_SIZE(begun.get()) != 4 ||
+      !run->inputs_before)
+    return Owned::share(begun.get());
   return Owned::take(PyTuple_Pack(4, PyTuple_GET_ITEM(begun.get(), 0),
                                   PyTuple_GET_ITEM(begun.get(), 1),
                                   PyTuple_GET_ITEM(begun.get(), 2), run->inputs_before.get()));

@@ -51,6 +51,10 @@ struct Draft {
   Owned named_arguments;
   OwnedNode node;  // once something has asked for it
 
+  // Whether the step has ended, in which all drafts are cleared. Code of the program that runs while
+  // Python code of ours does, such as a signal handler, may end it.
+  bool is_gone() const { return !site; }
+
   // Releases what it has.
   void clear(RefPool* refs) {
     for (const DraftInput& input : inputs) Py_DECREF(input.geometry);
@@ -70,6 +74,16 @@ struct Draft {
     before = cause = {};
   }
 };
+
+inline int visit_draft(const Draft& draft, visitproc visit, void* arg) {
+  for (const DraftOutput& out : draft.outs)
+    if (int stop = visit(out.ref, arg)) return stop;
+  for (PyObject* argument : draft.arguments)
+    if (argument)
+      if (int stop = visit(argument, arg)) return stop;
+  if (int stop = draft.named_arguments.visit(visit, arg)) return stop;
+  return draft.node.visit(visit, arg);
+}
 
 inline Node* StepOp::known_node() const { return node ? node : draft ? draft->node.get() : nullptr; }
 
@@ -97,6 +111,13 @@ class Drafts {
     count_ = 0;
     for (size_t i = 0; i < count; ++i) at(i)->clear(&refs);
     if (blocks_.size() > kKept) blocks_.resize(kKept);
+  }
+
+  // For tp_traverse.
+  int visit(visitproc visit_object, void* arg) const {
+    for (size_t i = 0; i < count_; ++i)
+      if (int stop = visit_draft(blocks_[i / kBlock][i % kBlock], visit_object, arg)) return stop;
+    return 0;
   }
 
   RefPool refs;  // for their outputs

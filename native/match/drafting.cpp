@@ -59,8 +59,7 @@ Made add_input(Matcher* self, const Tensors& tensors, size_t slot, Draft* draft)
     const Made met = meet_input(self, draft->site, slot, tensors);
     if (met != Made::kDone) return met;
     entry = self->current.find(tensors.keys[slot]);
-    // The second: the step ended in there, see DraftOfOp in dispatch.cpp.
-    if (entry == self->current.end() || !draft->site) return Made::kNotHere;
+    if (entry == self->current.end() || draft->is_gone()) return Made::kNotHere;
   }
   Geometry geometry;
   if (!read_geometry(tensor, &geometry)) return Made::kNotHere;
@@ -151,7 +150,7 @@ Made add_outputs(Matcher* self, Draft* draft, const Tensors& tensors, PyObject* 
                  Items* results, Keys* keys) {
   if (result != Py_None && flatten(self, result, *results) == Flat::kOdd) return Made::kNotHere;
   if (has_nested_list(result)) return Made::kNotHere;
-  Keys made, written, changed;
+  Keys made, written, written_keys, changed;
   for (PyObject* tensor : *results) {
     made.push_back(0);
     if (!sonde_tensor::impl_of(tensor, &made.back())) return Made::kError;
@@ -165,6 +164,7 @@ Made add_outputs(Matcher* self, Draft* draft, const Tensors& tensors, PyObject* 
     if (static_cast<size_t>(slot) >= tensors.items.size()) return Made::kNotHere;
     PyObject* tensor = tensors.items[static_cast<size_t>(slot)];
     if (!sonde_tensor::impl_of(tensor, &written.back())) return Made::kError;
+    written_keys.push_back(tensors.keys[static_cast<size_t>(slot)]);
     if (std::find(made.begin(), made.begin() + returned, written.back()) !=
         made.begin() + returned)
       continue;
@@ -177,7 +177,8 @@ Made add_outputs(Matcher* self, Draft* draft, const Tensors& tensors, PyObject* 
     const uintptr_t key = (*keys)[i];
     const bool is_known = contains(tensors.keys, key) || contains(changed, key) ||
                           self->current.count(key) != 0;
-    const bool is_change = contains(written, made[i]) && !contains(changed, key);
+    const bool is_change =
+        (contains(written, made[i]) || contains(written_keys, key)) && !contains(changed, key);
     const int kind = is_change ? sonde::kWritten : is_known ? kAlias : kFresh;
     changed.push_back(key);
     Geometry geometry;
@@ -245,8 +246,14 @@ OwnedNode node_of(const Draft& draft) {
   return owned;
 }
 
+bool set_gone() {
+  PyErr_SetString(PyExc_RuntimeError, "the step ended while its records were made");
+  return false;
+}
+
 // Makes the node and the record of a draft; the op before it has both. False with an error set.
 bool complete(Matcher* self, Draft* draft) {
+  if (draft->is_gone()) return set_gone();
   const auto& inputs = draft->inputs;
   const auto& outs = draft->outs;
   const auto in_refs =
@@ -289,6 +296,7 @@ bool complete(Matcher* self, Draft* draft) {
       before->record.get(), cause, arguments.get(), in_refs.get(), sources.get(),
       in_specs.get(), kinds.get(), out_specs.get(), returned.get(), leaves.get(), nullptr));
   if (!node->record) return false;
+  if (draft->is_gone()) return set_gone();
   draft->node = std::move(node);
   return true;
 }
@@ -297,18 +305,26 @@ bool complete(Matcher* self, Draft* draft) {
 
 PyObject* record_of(Matcher* self, const StepOp& op) {
   std::vector<Draft*> waiting;
-  for (StepOp each = op; !each.known_node(); each = each.draft->before)
+  for (StepOp each = op; !each.known_node(); each = each.draft->before) {
+    if (!each.draft || each.draft->is_gone()) {
+      set_gone();
+      return nullptr;
+    }
     waiting.push_back(each.draft);
+  }
   while (!waiting.empty()) {
     if (!complete(self, waiting.back())) return nullptr;
     waiting.pop_back();
   }
-  return op.known_node()->record.get();
+  Node* node = op.known_node();
+  if (!node) set_gone();
+  return node ? node->record.get() : nullptr;
 }
 
 Node* last_node(Matcher* self) {
   if (self->tip) {
-    if (!record_of(self, {nullptr, self->tip})) return nullptr;
+    Draft* tip = self->tip;
+    if (!record_of(self, {nullptr, tip}) || self->tip != tip) return nullptr;
     self->at = OwnedNode::share(self->tip->node.get());
     self->tip = nullptr;
   }

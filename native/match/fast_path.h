@@ -19,6 +19,14 @@ namespace sonde_match {
 using sonde::Owned;
 using sonde_tensor::TensorInfo;
 
+// How many objects of this module exist, for tests: Python's collector does not list all of them.
+struct Living {
+  Py_ssize_t matchers = 0;
+  Py_ssize_t nodes = 0;
+  Py_ssize_t paths = 0;  // fast paths: row collectors and screens
+};
+inline Living living;
+
 // The values of the parameter `io` of Python functions.
 struct IoNames {
   PyObject* input;

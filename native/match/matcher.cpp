@@ -10,39 +10,111 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <numeric>
 
 namespace sonde_match {
 
 namespace {
 
-// The fields that may be part of a reference cycle: the adapter's functions, and the nodes.
-constexpr Owned MatcherFields::*kCyclic[] = {
-    &MatcherFields::before_op,     &MatcherFields::bind_inputs,   &MatcherFields::inputs_match,
-    &MatcherFields::find_wants,      &MatcherFields::emit_leaves, &MatcherFields::keep_written,
-    &MatcherFields::restore_written, &MatcherFields::op_raised, &MatcherFields::after_op,
-    &MatcherFields::emit_op,     &MatcherFields::failed, &MatcherFields::scope,
-    &MatcherFields::uncounted_writes, &MatcherFields::count_writes,
-    &MatcherFields::gone,        &MatcherFields::describe_site, &MatcherFields::meet_input,
-    &MatcherFields::complete_node, &MatcherFields::name_op};
+// Empties the tables of a step.
+void forget_step(Matcher* self) {
+  ++self->round;
+  stop_watching(self);
+  self->fresh.clear();
+  self->current.clear();
+  self->impl.clear();
+  self->sequence.clear();
+  self->leaf_refs.clear();
+  self->is_reshaped = 0;
+  std::fill(self->counts.begin(), self->counts.end(), 0);
+  self->are_counts_known = true;
+  if (self->met_leaves) PySet_Clear(self->met_leaves.get());
+  drop_drafts(self);
+}
 
+// The fields that are objects of Python.
+constexpr Owned MatcherFields::*kObjects[] = {
+    &MatcherFields::tensor_type,     &MatcherFields::parameter_type,
+    &MatcherFields::overload_type,   &MatcherFields::untyped_storage,
+    &MatcherFields::sequence_number, &MatcherFields::before_op,
+    &MatcherFields::bind_inputs,
+    &MatcherFields::inputs_match,    &MatcherFields::find_wants,
+    &MatcherFields::emit_leaves,     &MatcherFields::keep_written,
+    &MatcherFields::restore_written, &MatcherFields::op_raised,
+    &MatcherFields::after_op,        &MatcherFields::emit_op,
+    &MatcherFields::failed,          &MatcherFields::uncounted_writes,
+    &MatcherFields::count_writes,    &MatcherFields::set_eval_frame,
+    &MatcherFields::autograd_node,   &MatcherFields::engine_code,
+    &MatcherFields::function_of,     &MatcherFields::op_writes,
+    &MatcherFields::describe_site,   &MatcherFields::meet_input,
+    &MatcherFields::complete_node,   &MatcherFields::name_op,
+    &MatcherFields::is_user_code,    &MatcherFields::free_storage,
+    &MatcherFields::has_died,        &MatcherFields::scope,
+    &MatcherFields::gone};
+
+int visit_site(const CallSite& site, visitproc visit, void* arg) {
+  for (const Owned* field : {&site.description, &site.func, &site.op, &site.scope, &site.code})
+    if (int stop = field->visit(visit, arg)) return stop;
+  for (const Owned& object : site.key_objects)
+    if (int stop = object.visit(visit, arg)) return stop;
+  for (const auto& [number, named] : site.named) {
+    if (int stop = named.op_node.visit(visit, arg)) return stop;
+    for (const RowLabel& label : named.labels)
+      if (int stop = label.label.visit(visit, arg)) return stop;
+  }
+  return 0;
+}
+
+// Every reference that the matcher owns is visited: one that is not would count as a reference from
+// outside, and a capture that has ended would be kept for ever.
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
-  for (auto field : kCyclic)
+  for (auto field : kObjects)
     if (int stop = (self->*field).visit(visit, arg)) return stop;
+  if (int stop = self->every_op.visit(visit, arg)) return stop;
+  if (int stop = self->every_row.visit(visit, arg)) return stop;
+  if (int stop = self->met_leaves.visit(visit, arg)) return stop;
+  // Weak references refer to `gone`, and so to the matcher.
+  for (const auto& watcher : self->watchers)
+    if (int stop = watcher.first.visit(visit, arg)) return stop;
+  for (const auto& each : self->lasting)
+    if (int stop = each.second.visit(visit, arg)) return stop;
+  for (const auto& each : self->sites)
+    if (int stop = visit_site(*each.second, visit, arg)) return stop;
+  for (const auto& each : self->writing_ops)
+    if (int stop = each.second.first.visit(visit, arg)) return stop;
+  for (const auto& each : self->user_codes)
+    if (int stop = each.second.first.visit(visit, arg)) return stop;
+  for (const auto& each : self->leaf_labels)
+    if (int stop = each.second.label.visit(visit, arg)) return stop;
+  if (int stop = self->drafts.visit(visit, arg)) return stop;
   return self->at.visit(visit, arg);
 }
 
 int Matcher_clear(Matcher* self) {
-  for (auto field : kCyclic) (self->*field).reset();
+  // The tables hold borrowed references to what is released here.
+  forget_step(self);
+  for (auto field : kObjects) (self->*field).reset();
+  self->every_op.reset();
+  self->every_row.reset();
   self->at.reset();
+  decltype(self->lasting) lasting;
+  lasting.swap(self->lasting);
+  decltype(self->sites) sites;
+  sites.swap(self->sites);
+  decltype(self->writing_ops) writing_ops;
+  writing_ops.swap(self->writing_ops);
+  decltype(self->user_codes) user_codes;
+  user_codes.swap(self->user_codes);
+  decltype(self->leaf_labels) leaf_labels;
+  leaf_labels.swap(self->leaf_labels);
   return 0;
 }
 
 void Matcher_dealloc(Matcher* self) {
   PyObject_GC_UnTrack(self);
-  drop_drafts(self);
-  stop_watching(self);
-  self->lasting.clear();
+  Matcher_clear(self);
   static_cast<MatcherFields*>(self)->~MatcherFields();
+  --living.matchers;
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -50,6 +122,7 @@ PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
   Matcher* self = static_cast<Matcher*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   new (static_cast<MatcherFields*>(self)) MatcherFields();
+  ++living.matchers;
   self->scope = Owned::share(Py_None);
   self->met_leaves = Owned::take(PySet_New(nullptr));
   if (!self->met_leaves) {
@@ -86,6 +159,7 @@ const Field kFields[] = {
     {"set_eval_frame", &MatcherFields::set_eval_frame},
     {"autograd_node", &MatcherFields::autograd_node},
     {"engine_code", &MatcherFields::engine_code},
+    {"function_of", &MatcherFields::function_of},
     {"op_writes", &MatcherFields::op_writes},
     {"describe_site", &MatcherFields::describe_site},
     {"meet_input", &MatcherFields::meet_input},
@@ -238,24 +312,17 @@ PyObject* Matcher_now(Matcher* self, PyObject*) {
 }
 
 PyObject* Matcher_forget(Matcher* self, PyObject*) {
-  ++self->round;
-  stop_watching(self);
-  self->fresh.clear();
-  self->current.clear();
-  self->impl.clear();
-  self->sequence.clear();
-  self->leaf_refs.clear();
-  self->is_reshaped = 0;
-  std::fill(self->counts.begin(), self->counts.end(), 0);
-  self->are_counts_known = true;
-  PySet_Clear(self->met_leaves.get());
-  drop_drafts(self);
+  forget_step(self);
   Py_RETURN_NONE;
 }
 
 PyObject* Matcher_get_at(Matcher* self, void*) {
   if (!last_node(self)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   return Py_NewRef(self->at.as_python());
+}
+
+PyObject* Matcher_get_ops_in_step(Matcher* self, void*) {
+  return PyLong_FromLong(std::accumulate(self->counts.begin(), self->counts.end(), 0L));
 }
 
 PyObject* Matcher_get_has_draft(Matcher* self, void*) { return PyBool_FromLong(self->tip != nullptr); }
@@ -333,6 +400,8 @@ PyGetSetDef Matcher_getset[] = {
      "The node of the op that ran last in this step.", nullptr},
     {"has_draft", reinterpret_cast<getter>(Matcher_get_has_draft), nullptr,
      "Whether the op that ran last has no record yet; see draft.h.", nullptr},
+    {"ops_in_step", reinterpret_cast<getter>(Matcher_get_ops_in_step), nullptr,
+     "How many ops of this step have a number in their name.", nullptr},
     {"scope", reinterpret_cast<getter>(Matcher_get_scope),
      reinterpret_cast<setter>(Matcher_set_scope), "The scope ops run in now.", nullptr},
     {"every_op", reinterpret_cast<getter>(Matcher_get_every_op),

@@ -59,6 +59,7 @@ struct MatcherFields {
   Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
   Owned autograd_node;    // () -> the node of autograd that runs now, or None
   Owned engine_code;      // of the function in which autograd's engine runs
+  Owned function_of;      // (func) -> the function that runs an overload
   Owned op_writes;        // (func) -> bool: whether it writes to its arguments
   Owned describe_site;    // (record, known description or None) -> description or None
   Owned meet_input;       // (description, slot, tensor, key) -> bool: a new step input, entered

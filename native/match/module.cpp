@@ -6,7 +6,6 @@
 #include "matcher.h"
 #include "tensor_ref.h"
 
-
 namespace {
 
 // For every op under a mode, torch calls a Python function that searches a registry for a rule of
@@ -36,6 +35,11 @@ PyObject* rule_finder(PyObject*, PyObject* args) {
 }
 
 PyObject* probe_frames(PyObject*, PyObject*) { return PyBool_FromLong(sonde_match::probe_frames()); }
+// living() -> (matchers, nodes, fast paths)
+PyObject* living_objects(PyObject*, PyObject*) {
+  const sonde_match::Living& living = sonde_match::living;
+  return Py_BuildValue("(nnn)", living.matchers, living.nodes, living.paths);
+}
 
 PyMethodDef module_methods[] = {
     {"probe", sonde_tensor::probe, METH_VARARGS,
@@ -46,6 +50,8 @@ PyMethodDef module_methods[] = {
     {"pass_op",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(sonde_match::pass_op)),
      METH_FASTCALL, "A dispatch that does nothing."},
+    {"living", living_objects, METH_NOARGS,
+     "How many matchers, nodes and fast paths exist; for tests."},
     {"rule_finder", rule_finder, METH_VARARGS, "Answers torch for our mode; see find_rule."},
     {nullptr, nullptr, 0, nullptr}};
 

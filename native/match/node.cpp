@@ -45,6 +45,15 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
     if (int stop = leaf.visit(visit, arg)) return stop;
   for (const OwnedNode& node : self->next)
     if (int stop = node.visit(visit, arg)) return stop;
+  // A token is a TensorRef, which refers to the record and so to this node.
+  for (const std::vector<Owned>* tokens : {&self->tokens_in, &self->tokens_out})
+    for (const Owned& token : *tokens)
+      if (int stop = token.visit(visit, arg)) return stop;
+  for (const RowLabel& label : self->labels)
+    if (int stop = label.label.visit(visit, arg)) return stop;
+  for (const FastLeaf& leaf : self->fast_leaves)
+    for (const Owned* field : {&leaf.token, &leaf.node, &leaf.label.label})
+      if (int stop = field->visit(visit, arg)) return stop;
   return 0;
 }
 
@@ -73,12 +82,15 @@ void Node_dealloc(Node* self) {
   PyObject_GC_UnTrack(self);
   Node_clear(self);
   static_cast<NodeFields*>(self)->~NodeFields();
+  --living.nodes;
   Py_TYPE(self)->tp_free(self);
 }
 
 PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   Node* self = static_cast<Node*>(type->tp_alloc(type, 0));
-  if (self) new (static_cast<NodeFields*>(self)) NodeFields();
+  if (!self) return nullptr;
+  new (static_cast<NodeFields*>(self)) NodeFields();
+  ++living.nodes;
   return self;
 }
 

@@ -227,6 +227,7 @@ Copied collect_draft(Matcher* self, const Draft& draft, const Tensors& tensors, 
   RowCollector* rows = run->rows.get();
   run->named = named_op(self, draft);
   if (!run->named || !begin_op(rows)) return Copied::kError;
+  if (draft.is_gone()) return Copied::kNotPlain;
   Provenance output;
   output.is_output = true;
   for (const DraftLeaf& each : draft.leaves) {
@@ -239,6 +240,7 @@ Copied collect_draft(Matcher* self, const Draft& draft, const Tensors& tensors, 
     if (self->leaf_labels.size() >= kMostLabels) self->leaf_labels.clear();
     if (met < 0 || (!met && !collect(rows, &self->leaf_labels[each.leaf], use, output)))
       return Copied::kError;
+    if (draft.is_gone()) return Copied::kNotPlain;
   }
   run->entries = rows->labels.size();
   const bool rearranges = draft.site->rearranges && !tensors.items.empty();
@@ -255,6 +257,7 @@ Copied collect_draft(Matcher* self, const Draft& draft, const Tensors& tensors, 
     if (!collect(rows, label_of(run->named, i), use, {},
                  rearranges && i == 0 ? &run->arranged : nullptr))
       return Copied::kError;
+    if (draft.is_gone()) return Copied::kNotPlain;
   }
   return Copied::kDone;
 }
@@ -414,11 +417,12 @@ bool finish_draft(Matcher* self, Draft* draft, const Tensors& tensors, OpRun* ru
                             provenance)
                   : screen_tensor(run->screen.get(), use, provenance, &run->is_wanted);
     if (!ok) return false;
+    if (draft->is_gone()) return true;
   }
   if (!run->is_wanted) return true;
   PyObject* record = restore_written(self, tensors, run) ? record_of(self, {nullptr, draft}) : nullptr;
   if (!record) return false;
-  return !draft->node->wanted ||
+  return draft->is_gone() || !draft->node->wanted ||
          emit(self, record, tensors, run->inputs_before, results, args, kwargs);
 }
 

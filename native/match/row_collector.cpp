@@ -71,7 +71,9 @@ namespace {
 
 PyObject* RowCollector_new(PyTypeObject* type, PyObject*, PyObject*) {
   RowCollector* self = static_cast<RowCollector*>(type->tp_alloc(type, 0));
-  if (self) new (static_cast<RowCollectorFields*>(self)) RowCollectorFields();
+  if (!self) return nullptr;
+  new (static_cast<RowCollectorFields*>(self)) RowCollectorFields();
+  ++living.paths;
   return self;
 }
 
@@ -99,6 +101,8 @@ int RowCollector_traverse(RowCollector* self, visitproc visit, void* arg) {
         &self->summary.contiguous, &self->summary.strided, &self->label, &self->unusual,
         &self->now})
     if (int stop = field->visit(visit, arg)) return stop;
+  for (const Owned& label : self->labels)
+    if (int stop = label.visit(visit, arg)) return stop;
   return 0;
 }
 
@@ -108,12 +112,16 @@ int RowCollector_clear(RowCollector* self) {
   self->label.reset();
   self->unusual.reset();
   self->now.reset();
+  std::vector<Owned> labels;
+  labels.swap(self->labels);
+  self->begin_step();
   return 0;
 }
 
 void RowCollector_dealloc(RowCollector* self) {
   PyObject_GC_UnTrack(self);
   static_cast<RowCollectorFields*>(self)->~RowCollectorFields();
+  --living.paths;
   Py_TYPE(self)->tp_free(self);
 }
 

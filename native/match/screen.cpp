@@ -161,7 +161,9 @@ namespace {
 
 PyObject* Screening_new(PyTypeObject* type, PyObject*, PyObject*) {
   Screening* self = static_cast<Screening*>(type->tp_alloc(type, 0));
-  if (self) new (static_cast<ScreeningFields*>(self)) ScreeningFields();
+  if (!self) return nullptr;
+  new (static_cast<ScreeningFields*>(self)) ScreeningFields();
+  ++living.paths;
   return self;
 }
 
@@ -197,6 +199,7 @@ int Screening_clear(Screening* self) {
 void Screening_dealloc(Screening* self) {
   PyObject_GC_UnTrack(self);
   static_cast<ScreeningFields*>(self)->~ScreeningFields();
+  --living.paths;
   Py_TYPE(self)->tp_free(self);
 }
 
@@ -215,7 +218,9 @@ PyMethodDef screening_methods[] = {
 
 PyObject* Screen_new(PyTypeObject* type, PyObject*, PyObject*) {
   Screen* self = static_cast<Screen*>(type->tp_alloc(type, 0));
-  if (self) new (static_cast<ScreenFields*>(self)) ScreenFields();
+  if (!self) return nullptr;
+  new (static_cast<ScreenFields*>(self)) ScreenFields();
+  ++living.paths;
   return self;
 }
 
@@ -252,6 +257,7 @@ int Screen_traverse(Screen* self, visitproc visit, void* arg) {
 }
 
 int Screen_clear(Screen* self) {
+  self->screening.reset();
   self->summary = {};
   return 0;
 }
@@ -259,6 +265,7 @@ int Screen_clear(Screen* self) {
 void Screen_dealloc(Screen* self) {
   PyObject_GC_UnTrack(self);
   static_cast<ScreenFields*>(self)->~ScreenFields();
+  --living.paths;
   Py_TYPE(self)->tp_free(self);
 }
 

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 namespace sonde {
 namespace {
@@ -43,6 +44,14 @@ private:
 };
 
 }  // namespace
+
+void* Pages::do_allocate(std::size_t bytes, std::size_t) {
+    void* place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) throw std::bad_alloc();
+    return place;
+}
+
+void Pages::do_deallocate(void* place, std::size_t bytes, std::size_t) { ::munmap(place, bytes); }
 
 Engine::Engine(unsigned threads, std::size_t budget_bytes, bool anonymous_files)
     : budget_(budget_bytes), forks_at_birth_(watch_forks()), anonymous_(anonymous_files) {
@@ -139,7 +148,8 @@ bool Engine::submit_rename(std::string_view from, std::string_view to,
 
 void Engine::place(std::string_view path, Job& job) {
     const std::size_t slash = path.rfind('/');
-    auto target = std::make_shared<Target>();
+    auto target = std::allocate_shared<Target>(
+        std::pmr::polymorphic_allocator<Target>(&kept_), &kept_);
     target->directory = directory_at(path.substr(0, slash));
     target->name = path.substr(slash + 1);
     job.target = std::move(target);
@@ -367,7 +377,7 @@ Failure Engine::run(const Job& job, const FileMaker& maker) {
             return error == 0 ? Failure{} : Failure{error, job.from};
         }
         const std::string& directory = job.target->directory->current();
-        const std::string& name = job.target->name;
+        const std::string name(job.target->name);
         Span body = job.body;
         std::unique_ptr<char[]> gathered;
         if (body.layout) {

@@ -14,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -50,9 +51,21 @@ struct Directory {
 
 struct Target {
     std::shared_ptr<const Directory> directory;
-    std::string name;
+    std::pmr::string name;
 
-    std::string path() const { return directory->current() + "/" + name; }
+    explicit Target(std::pmr::memory_resource* memory) : name(memory) {}
+    std::string path() const { return directory->current() + "/" + std::string(name); }
+};
+
+// Whole pages of the system. What is kept over many steps is not taken from the heap: small blocks
+// would come to lie in the large ones that the program has freed, which could then not be used
+// again, and a program with a limit of memory would reach it.
+class Pages : public std::pmr::memory_resource {
+    void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+    void do_deallocate(void* place, std::size_t bytes, std::size_t alignment) override;
+    bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+        return this == &other;
+    }
 };
 
 struct Move {
@@ -164,6 +177,9 @@ private:
     Slot* slot(JobNumber number);
     void advance();
 
+    Pages pages_;
+    std::pmr::synchronized_pool_resource kept_{&pages_};  // of targets and slots
+
     const std::size_t budget_;
     const unsigned forks_at_birth_;
     std::atomic<bool> anonymous_;
@@ -179,7 +195,7 @@ private:
     std::deque<Job*> queue_;     // in order of submission; not examined yet
     std::deque<Job*> released_;  // waited for another job, and need not any more
     std::unordered_map<std::size_t, Job*> started_;  // the last one of each path
-    std::deque<Slot> slots_;     // of the jobs first_number_, first_number_ + 1, ...
+    std::pmr::deque<Slot> slots_{&kept_};  // of the jobs first_number_, first_number_ + 1, ...
     JobNumber first_number_ = 1;
     JobNumber oldest_pending_ = 1;
     std::vector<Token> finished_;

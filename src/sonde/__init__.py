@@ -5,7 +5,10 @@ Importing it imports no framework; the names below are found when they are first
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+
+from sonde.core import observation_variables as _variables
 
 TYPE_CHECKING = False  # Type checkers know the name; ``typing`` itself is slow to import.
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("capture", "debugger", "train", "summary", "logs", "ops", "tune"):
+    if name in ("capture", "context", "debugger", "train", "summary", "logs", "ops", "tune"):
         # A package; ``sonde.capture(...)`` works because that package can be called.
         return import_module(f"sonde.{name}")
     home = _HOMES.get(name)
@@ -58,3 +61,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+if _variables.asking(os.environ):
+    import_module("sonde.startup").say_at_exit_if_unused()

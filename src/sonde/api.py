@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,14 @@ def capture(
     from sonde.adapters.torch.attach import attach, checked_observe, checked_step_by
 
     logs.configure()
-    if not isinstance(config, CaptureConfig):
+    if isinstance(config, str | os.PathLike):
         config = load_config(Path(config), os.environ)
+    elif not isinstance(config, CaptureConfig):
+        raise UsageError(
+            "sonde.capture takes the path of a dump configuration, or a CaptureConfig, not "
+            f"{type(config).__name__}",
+            slug="capture-config",
+        )
     how = checked_step_by(step_by)
     with attach(config, starts_at_once=True, step_by=how, observe=checked_observe(observe)):
         yield
@@ -84,11 +90,14 @@ def breakpoint() -> None:
     stop_here(f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
 
-def set_dump(target: nn.Module | str, enabled: bool = True) -> None:
+def set_dump(
+    target: nn.Module | type[nn.Module] | Callable[..., object] | str, enabled: bool = True
+) -> None:
     """Switch the dump of a module, or of ops by name, on or off; for ``dump_mode: 2``.
 
-    A module selects all ops inside it, forward and backward. A text is a module's path
-    (``encoder.0``) or any entry that ``kernels`` accepts. Call it before or during a capture.
+    A module selects all ops inside it, forward and backward; a class of modules (``nn.Linear``)
+    all modules of this class; a function of torch (``torch.relu``) the ops that compute it. A text
+    is a pattern as in ``kernels`` (docs/patterns.md). Call it before or during a capture.
     """
     from sonde.adapters.torch import attach
 

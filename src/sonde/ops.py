@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sonde.core.mindspore.absent_names import absent
+
 if TYPE_CHECKING:
     from sonde.adapters.torch.printing.calls import Print, print, print_grad
 
@@ -15,6 +17,7 @@ __all__ = ["Print", "print", "print_grad"]
 
 
 def __getattr__(name: str) -> Any:
+    absent(__name__, name)
     if name not in __all__:
         raise AttributeError(f"module 'sonde.ops' has no attribute {name!r}")
     return getattr(import_module("sonde.adapters.torch.printing.calls"), name)

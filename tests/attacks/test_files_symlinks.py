@@ -15,12 +15,12 @@ import pytest
 import torch
 from tests.dump.writing.writers import GIGABYTE, IMPLEMENTATIONS, parameters
 
-from sonde import logs
 from sonde.core.errors import SondeError
 from sonde.core.files import atomic_file
 from sonde.dump.layout import rank_layout
 from sonde.dump.sinks.steps import make_room
 from sonde.dump.writing.writer import Writer
+from sonde.logs.handlers import log_path, open_files
 from sonde.logs.settings import log_settings
 from sonde.train.checkpoint.checkpoint import load_checkpoint, save_checkpoint
 from sonde.tune.script_side.current import append_line
@@ -122,12 +122,12 @@ def test_links_at_the_names_of_reports_checkpoints_and_logs(tmp_path: Path, vict
 
 def test_a_link_at_the_name_of_the_log_is_not_followed(tmp_path: Path, victim: Path) -> None:
     settings, _ = log_settings({"GLOG_logtostderr": "0", "GLOG_log_dir": str(tmp_path)})
-    path = logs.log_path(settings, 0)
+    path = log_path(settings, 0)
     assert path is not None
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(victim)
     with pytest.raises(OSError, match="symbolic links"):
-        logs._ProcessFile(settings, 0, path)
+        open_files(settings, 0)
     assert victim.read_text() == SECRET
 
 

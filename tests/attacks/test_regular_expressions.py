@@ -5,7 +5,7 @@ from tests.server.rank_conversation import RankConversation
 from tests.server.serving_in_thread import Server
 
 from sonde.core.errors import SondeError
-from sonde.core.selection import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.summary.options import collected
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.rank import GraphPart

@@ -10,10 +10,11 @@ from rich.text import Text
 from tests.server.rank_conversation import RankConversation
 from tests.server.serving_in_thread import Server
 
+from sonde import logs
 from sonde.cli.main import main
 from sonde.cli.show_text import Page
 from sonde.cli.terminal import Terminal
-from sonde.core.text.terminal_text import print_to_stderr, printable
+from sonde.core.text.terminal_text import printable
 from sonde.wire.rank import Notice, Status
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07"
@@ -45,7 +46,7 @@ def test_tables_and_lines_print_escapes() -> None:
 
 
 def test_lines_of_a_training_print_escapes(capsys: pytest.CaptureFixture[str]) -> None:
-    print_to_stderr(f"sonde: NaN in {CLEAR}\nsonde: every value was finite")
+    logs.say(f"sonde: NaN in {CLEAR}\nsonde: every value was finite")
     assert capsys.readouterr().err == (
         "sonde: NaN in \\x1b[2J\\x1b]0;owned\\x07\\nsonde: every value was finite\n"
     )

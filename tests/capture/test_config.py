@@ -35,6 +35,12 @@ def test_the_documents_own_example_is_read_field_by_field(load: Load, tmp_path: 
     assert config.debug_mode == "off"
 
 
+@pytest.mark.document(
+    139,
+    says='`statistic_category` is optional, default ["max", "min", "l2norm"]',
+    how="the same default",
+)
+@pytest.mark.document(110, 141, 142, 144, 146, 148)
 def test_missing_keys_have_the_documented_default(load: Load) -> None:
     config = load()
     assert config.asynchronous is True
@@ -98,6 +104,11 @@ def test_the_original_text_is_kept(load: Load) -> None:
     assert load().text == Path("dump.json").read_text()
 
 
+@pytest.mark.document(
+    122,
+    says='`iteration` "all" and with spaces, "0 | 5-8 | 100-120"',
+    how="key `iteration`, `--dump-steps`; a plain number is that step",
+)
 @pytest.mark.parametrize(
     ("iteration", "steps"),
     [
@@ -139,6 +150,11 @@ def test_steps_that_lie_before_the_first_one_are_refused(
     assert load(iteration="0-10", initial_iteration=10).initial_step == 10
 
 
+@pytest.mark.document(
+    143,
+    says="`e2e_dump_settings.enable`: true is Synchronous Dump, false or not set Asynchronous Dump",
+    how="the same; `--dump-to` dumps asynchronously",
+)
 @pytest.mark.parametrize(
     ("settings", "asynchronous"),
     [
@@ -158,6 +174,11 @@ def test_synchronous_only_when_the_file_enables_it(
     assert load(**settings).asynchronous is asynchronous
 
 
+@pytest.mark.document(
+    50,
+    says="async `op_debug_mode` 1: AiCore overflow check; 2: Atomic overflow check; 3: all",
+    how="1, 2 and 3 all save the ops with NaN or Inf",
+)
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_older_documents_overflow_checks_are_one_mode(load: Load, number: int) -> None:
     assert load(older={"enable": True, "op_debug_mode": number}).debug_mode == "overflow"
@@ -171,6 +192,11 @@ def test_overflow_and_exception_modes(load: Load) -> None:
     assert exception.selection.steps == ALL_STEPS
 
 
+@pytest.mark.document(
+    147,
+    says="device statistics: only min/max/avg/l2norm",
+    how="every statistic on the device but the hashes `md5` and `xxh3`",
+)
 def test_every_statistic_is_accepted_on_the_host_and_all_but_hashes_on_the_device(
     load: Load,
 ) -> None:

@@ -18,6 +18,11 @@ from sonde.capture.config import load_config
 from sonde.core.errors import ConfigError
 
 
+@pytest.mark.document(
+    113,
+    says="values of `op_debug_mode`: 0, 3 and 4",
+    how="another value is refused in one line that lists these three",
+)
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
@@ -31,19 +36,20 @@ from sonde.core.errors import ConfigError
         ({"net_name": "a/b"}, "net_name 'a/b' is not 1 to 200 letters, digits, '-' or '_' [config-net-name]"),
         ({"net_name": ""}, "net_name '' is not 1 to 200 letters, digits, '-' or '_' [config-net-name]"),
         ({"net_name": "graphs"}, "net_name 'graphs' is the name of another folder of a dump; choose another [config-net-name]"),
-        ({"saved_data": "statistics"}, 'saved_data is "statistics"; accepted: "tensor", "statistic" or "full"; did you mean \'statistic\'? [config-value]'),
-        ({"kernels": "conv"}, 'kernels is "conv", a text; accepted: a list of full op names, op types or "name-regex(...)" [config-type]'),
-        ({"kernels": ["a", 5]}, 'kernels[1] is 5, a number; accepted: a list of full op names, op types or "name-regex(...)" [config-type]'),
+        ({"saved_data": "statistics"}, 'saved_data is "statistics"; accepted: "tensor", "statistic", "full" or "graph"; did you mean \'statistic\'? [config-value]'),
+        ({"kernels": "conv"}, 'kernels is "conv", a text; accepted: a list of names of ops or modules, op types or "name-regex(...)" [config-type]'),
+        ({"kernels": ["a", 5]}, 'kernels[1] is 5, a number; accepted: a list of names of ops or modules, op types or "name-regex(...)" [config-type]'),
         ({"kernels": ["name-regex(a"]}, "kernels entry 0: 'name-regex(a' is not of the form name-regex(...) [config-kernels]"),
         ({"kernels": ["name-regex(()"]}, None),
-        ({"dump_mode": 1}, 'kernels is empty with dump_mode 1; write a list of full op names, op types or "name-regex(...)" [config-kernels]'),
+        ({"dump_mode": 1}, 'kernels is empty with dump_mode 1; write a list of names of ops or modules, op types or "name-regex(...)" [config-kernels]'),
         ({"dump_mode": 1, "kernels": [" "]}, "kernels entry 0: an empty text selects no op [config-kernels]"),
         ({"support_device": []}, "support_device is empty; accepted: a list of ranks such as [0, 1, 2, 3, 4, 5, 6, 7] [config-value]"),
         ({"support_device": [0, -1]}, "support_device[1] is -1; accepted: a list of ranks such as [0, 1, 2, 3, 4, 5, 6, 7] [config-value]"),
         ({"support_device": [True]}, "support_device[0] is true, a boolean; accepted: a list of ranks such as [0, 1, 2, 3, 4, 5, 6, 7] [config-type]"),
         ({"initial_iteration": -1}, "initial_iteration is -1; accepted: 0 or a greater number [config-value]"),
         ({"op_debug_mode": 3, "overflow_number": -1}, "overflow_number is -1; accepted: 0 (all) or how many at most [config-value]"),
-        ({"statistic_category": ["maximum"]}, None),
+        ({"statistic_category": ["maximum"]}, "statistic_category entry 0: 'maximum' is not a statistic; did you mean 'max'? [config-statistic-category]"),
+        ({"statistic_category": ["l2nrom"]}, "statistic_category entry 0: 'l2nrom' is not a statistic; did you mean 'l2norm'? [config-statistic-category]"),
         ({"statistic_category": ["l2 norm"]}, "statistic_category entry 0: 'l2 norm' is not a statistic; did you mean 'l2norm'? [config-statistic-category]"),
         ({"statistic_category": []}, "statistic_category is empty; leave it out for max, min, l2norm [config-statistic-category]"),
         ({"e2e": {"enable": 1}}, "e2e_dump_settings.enable is 1, a number; accepted: true or false [config-type]"),
@@ -64,12 +70,42 @@ def test_a_wrong_value_gets_one_line_that_says_what_is_accepted(
         assert lines == [f"dump.json: {line}"]
 
 
+@pytest.mark.document(
+    124,
+    says="specified iteration dump is not supported when `op_debug_mode` is 4",
+    how='`iteration` has to be "all" or absent there; else one line, exit code 2',
+)
+@pytest.mark.document(
+    126,
+    says="statistic dump is only supported when `op_debug_mode` is 0",
+    how="refused in one line otherwise",
+)
+@pytest.mark.document(
+    128,
+    says="`op_debug_mode` 3 saves inputs and outputs, 4 only the input",
+    how="`input_output` has to be 0 with 3 and 1 with 4; refused in one line otherwise",
+)
+@pytest.mark.document(
+    149,
+    says="sample dump is effective only when `op_debug_mode` is 0",
+    how="refused in one line otherwise",
+)
+@pytest.mark.document(
+    151,
+    says="`save_kernel_args` is effective only when `enable` is true",
+    how="refused in one line otherwise",
+)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"op_debug_mode": 3, "dump_mode": 1, "kernels": ["conv"]}, "dump_mode must be 0"),
         ({"op_debug_mode": 4, "input_output": 1, "dump_mode": 2}, "dump_mode must be 0"),
         ({"op_debug_mode": 3, "saved_data": "statistic"}, 'saved_data "statistic" goes only'),
+        ({"op_debug_mode": 3, "saved_data": "graph"}, 'saved_data "graph" goes only'),
+        (
+            {"dump_mode": 1, "kernels": ["a"], "saved_data": "graph"},
+            "dump_mode must be 0 with saved_data",
+        ),
         ({"op_debug_mode": 4, "input_output": 1, "saved_data": "full"}, 'saved_data "full" goes'),
         ({"op_debug_mode": 3, "input_output": 1}, "input_output must be 0"),
         ({"op_debug_mode": 4, "input_output": 0}, "input_output must be 1"),
@@ -126,6 +162,11 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(
     assert refuse(**settings) == [f"dump.json: {line} [config-unknown-key]"]
 
 
+@pytest.mark.document(
+    178,
+    says="mistakes in the json configuration file",
+    how="every mistake in a line of its own, before the training starts; exit code 2",
+)
 def test_all_problems_are_reported_at_once_and_only_real_ones(
     refuse: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -151,6 +192,11 @@ def test_all_problems_are_reported_at_once_and_only_real_ones(
     assert all(line.startswith("dump.json: ") for line in lines)
 
 
+@pytest.mark.document(
+    118,
+    says="`path`: the absolute path to Dump saved data",
+    how="key `path`; a relative path is refused with the absolute one to write",
+)
 def test_a_relative_path_is_refused_with_the_absolute_one(
     refuse: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +209,11 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
     ]
 
 
+@pytest.mark.document(
+    119,
+    says="`path` not set or empty: `$MS_DIAGNOSTIC_DATA_PATH/debug_dump`",
+    how="the same, or `$SONDE_DIAGNOSTIC_DATA_PATH/debug_dump`",
+)
 @pytest.mark.parametrize("path", ["", ...])
 def test_an_empty_path_is_taken_from_the_environment(
     load: Load, refuse: Callable[..., list[str]], tmp_path: Path, path: Any
@@ -247,6 +298,8 @@ def raw(tmp_path: Path, content: bytes) -> str:
         (b'{"a": NaN}', "NaN is not a JSON value"),
         (b'{"a": -Infinity}', "-Infinity is not a JSON value"),
         (b'{"a": 1, "a": 2}', "the key 'a' occurs twice in one object; keep one of them"),
+        (b'{"a": "b\nc"}', "line 1 column 9: not valid JSON: a text must end in the line in which it begins; close its quotes"),
+        (b'{"a": "b', "line 1 column 7: not valid JSON: this text has no closing quote"),
         (b'{"a" 1}', "line 1 column 6: not valid JSON: expecting ':' delimiter"),
         (b'{"a": "\xff"}', "is not UTF-8 text (byte 7); save it as UTF-8"),
         ('{"a": 1}'.encode("utf-16"), "is not UTF-8 text (byte 0); save it as UTF-8"),
@@ -313,3 +366,18 @@ def test_any_json_value_of_a_key_is_accepted_or_refused_but_never_crashes(
     path.write_text(json.dumps(document(folder, **{key: value})))
     with contextlib.suppress(ConfigError):
         load_config(path, {})
+
+
+@pytest.mark.document(
+    140,
+    says="a wrong `statistic_category`",
+    how="refused, with the statistic that is meant: `mean` is `avg`",
+)
+@pytest.mark.parametrize(
+    ("word", "meant"), [("mean", "avg"), ("norm", "l2norm"), ("nan", "nan count")]
+)
+def test_a_statistic_by_another_name_gets_the_one_that_is_meant(
+    load: Load, word: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{word!r} is not a statistic; did you mean {meant!r}"):
+        load(statistic_category=[word])

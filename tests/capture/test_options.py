@@ -79,6 +79,12 @@ def test_overflow_chooses_its_ops_and_what_it_saves(tmp_path: Path) -> None:
         assert line.startswith("command line: --overflow cannot be combined with --")
 
 
+def test_graphs_alone_have_no_values_to_choose(tmp_path: Path) -> None:
+    for other in ({"stats": True}, {"ops": ["conv"]}, {"overflow": True}):
+        (line,) = problems(tmp_path, graph=True, **other)
+        assert line.startswith("command line: --graph cannot be combined with --")
+
+
 def test_a_place_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert problems(tmp_path / "file" / "x") == [

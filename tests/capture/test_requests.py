@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
+from sonde.capture.requests import SelectionRequest, Switch, ToggledRequest, UnmatchedPatterns
 from sonde.core.graph import Graph, Kind, OpNode
-from sonde.core.selection import ALL_STEPS, OpPattern, Selection, parse_steps
+from sonde.core.operators.patterns import OpPattern
+from sonde.core.selection import ALL_STEPS, Selection, parse_steps
+from sonde.core.sink import StepEnd
 
 
 def op(name: str, kind: Kind = "op", op_type: str | None = None) -> OpNode:
     made = op_type or name.rsplit("/", 1)[-1].partition("-op")[0]
-    return OpNode(name=name, type=made, scope="Default", phase="forward", kind=kind)
+    return OpNode(
+        name=name, type=made, scope=name.rpartition("/")[0] or "Default", phase="forward", kind=kind
+    )
 
 
 CONV = op("Default/network-Net/conv1-Conv2d/convolution-op0")
@@ -25,12 +29,11 @@ def test_without_patterns_everything_is_wanted() -> None:
     assert request.unmatched() == ()
 
 
-def test_patterns_that_never_matched_are_known_at_the_end() -> None:
+def test_patterns_that_never_matched_are_known() -> None:
     texts = ("CONV", "Default/add-op3", "Default/add-op4", "name-regex(x.*)")
     request = SelectionRequest(Selection(ops=tuple(map(OpPattern.parse, texts))))
     assert request.wants_op(CONV)
     assert request.wants_op(ADD)
-    assert request.wants_op(WEIGHT)  # a word is also a part of a leaf's name
     assert not request.wants_op(op("Default/mul-op0"))
     assert [pattern.text for pattern in request.unmatched()] == [
         "Default/add-op4",
@@ -38,23 +41,44 @@ def test_patterns_that_never_matched_are_known_at_the_end() -> None:
     ]
 
 
-def test_the_last_rule_that_covers_an_op_decides() -> None:
+def test_the_last_switch_that_covers_an_op_decides() -> None:
     request = ToggledRequest(ALL_STEPS)
     assert not request.wants_op(CONV)
-    request.rules.append((lambda node: True, True))
-    request.rules.append((lambda node: node.type == "add", False))
+
+    def switch(text: str, enabled: bool) -> None:
+        pattern = OpPattern.parse(text)
+        covers = lambda node: pattern.matches(node.name, node.type)  # noqa: E731
+        request.switches.append(Switch(pattern, covers, enabled))
+
+    switch("name-regex(.*)", True)
+    switch("add", False)
     assert request.wants_op(CONV)
     assert not request.wants_op(ADD)
-    request.rules.append((lambda node: node is ADD, True))
+    switch("add-op3", True)
     assert request.wants_op(ADD)
 
 
-def test_near_names_come_from_names_or_types_as_the_pattern_does() -> None:
-    graph = Graph(0, "Net", (CONV, ADD, WEIGHT))
-    assert nearest_names(OpPattern.parse("convolutoin"), [graph]) == ["convolution"]
-    assert nearest_names(OpPattern.parse("Default/add-op4"), [graph])[0] == "Default/add-op3"
-    assert nearest_names(OpPattern.parse("name-regex(Default/ad-op3)"), [graph]) == [
-        "Default/add-op3"
+def test_patterns_that_match_nothing_are_reported_once_after_the_first_step() -> None:
+    request = SelectionRequest(Selection(ops=tuple(map(OpPattern.parse, ("conv", "Convv2d")))))
+    said: list[str] = []
+    sink = UnmatchedPatterns(request, said.append)
+    request.wants_op(CONV)
+    for step in (3, 4):
+        sink.begin_step(step)
+        sink.end_step(StepEnd(step, Graph(0, "Net", (CONV, ADD, WEIGHT)), True))
+    assert said == [
+        "sonde: 'Convv2d' matched no op of step 3; did you mean 'Conv2d' or 'Conv2D'? "
+        "[op-unmatched]"
     ]
-    assert nearest_names(OpPattern.parse("zzzzzz"), [graph]) == []
-    assert nearest_names(OpPattern.parse("add"), []) == []
+
+
+def test_a_switch_of_the_running_step_is_reported_after_a_whole_step() -> None:
+    request = ToggledRequest(ALL_STEPS)
+    said: list[str] = []
+    sink = UnmatchedPatterns(request, said.append)
+    sink.begin_step(0)
+    request.switches.append(Switch(OpPattern.parse("ad"), lambda node: False, True))
+    for step in (0, 1):
+        sink.end_step(StepEnd(step, Graph(0, "Net", (ADD,)), True))
+        assert len(said) == step
+        sink.begin_step(step + 1)

@@ -11,7 +11,8 @@ from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription, Wants
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
-from sonde.core.selection import OpPattern, Selection, parse_steps
+from sonde.core.operators.patterns import OpPattern
+from sonde.core.selection import Selection, parse_steps
 from sonde.core.sink import StepEnd
 
 

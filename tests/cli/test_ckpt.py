@@ -70,6 +70,12 @@ def test_a_check_ends_with_1_when_something_is_wrong(capsys: pytest.CaptureFixtu
     ]
 
 
+@pytest.mark.document(
+    184,
+    says="the trained parameters can be converted into the checkpoint file of MindSpore",
+    how="`sonde ckpt convert net.pt net.ckpt --to mindspore`, and back; read back and verified bit "
+    "for bit",
+)
 def test_a_conversion_renames_proves_and_goes_back(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

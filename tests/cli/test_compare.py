@@ -66,6 +66,12 @@ def test_equal_dumps_exit_with_0(place: Path, capsys: pytest.CaptureFixture[str]
     assert err == ""
 
 
+@pytest.mark.document(
+    87,
+    says="compare the input and output values layer by layer, from rough to fine",
+    how="`sonde compare A B`: loss, parts, layers, then the first op, with the source lines of "
+    "both",
+)
 def test_the_first_divergence_is_on_top(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(place / "gelu"), str(place / "relu")]) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -82,6 +82,12 @@ def test_code_that_agrees_ends_with_0_and_the_program_continues_on_request(tmp_p
     assert done.stderr == "sonde: checking Sequential: 9 nodes, aot_eager_decomp_partition\n"
 
 
+@pytest.mark.document(
+    74,
+    says="the same script works in PyNative mode, but reports bugs in Graph mode",
+    how="`sonde compile-check train.py`: compares eager, compiled and float64, and names the op "
+    "that is wrong",
+)
 def test_code_that_deviates_ends_with_1_and_json_names_the_op(tmp_path: Path) -> None:
     done = run("--json", "--step", "1", "train.py", "plant", cwd=tmp_path)
     assert done.returncode == 1, done.stderr

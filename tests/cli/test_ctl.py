@@ -27,6 +27,7 @@ from sonde.wire.rank import (
     PROTOCOL,
     Answer,
     Ask,
+    ControlMessage,
     Goodbye,
     GraphPart,
     Hello,
@@ -68,11 +69,16 @@ def ctl(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, said.out + said.err
 
 
+@pytest.mark.document(228)
 @pytest.mark.usefixtures("rank")
 def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl(capsys, "status") == (
+    code, text = ctl(capsys, "status")
+    assert (code, text.splitlines()[:2]) == (
         0,
-        "run-1  train.py --lr 0.1\n  rank 0: paused (start) step 0 at data\n",
+        ["run-1  train.py --lr 0.1", "  rank 0: paused (start) step 0 at data"],
+    )
+    assert re.fullmatch(
+        r"  rank 0: client 127\.0\.0\.1:\d+, process \d+ on \S+", text.splitlines()[2]
     )
     assert ctl(capsys, "step", "2")[1].endswith("rank 0: paused (step) step 2 at data\n")
     assert "at blocks.0.linear.weight" in ctl(capsys, "next")[1]
@@ -82,7 +88,9 @@ def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[st
     assert (code, "paused (hit) step 5" in text) == (1, True)
     code, text = ctl(capsys, "hits")
     assert code == 1
-    assert text.splitlines()[0] == (f"step 5 rank 0  tensor_overflow  {LOG} output.0  <- makes it")
+    assert text.splitlines()[0] == (
+        f"step 5 rank 0  watchpoint 1: tensor_overflow  {LOG} output.0  <- makes it"
+    )
     assert text.splitlines()[1].startswith("    supported: ")
     code, text = ctl(capsys, "terminate")
     assert (code, "terminated from the debugger" in text) == (0, True)
@@ -136,6 +144,7 @@ def test_watchpoints_are_saved_and_loaded(
     assert json.loads(ctl(capsys, "watch", "save", "-")[1])["version"] == 1
 
 
+@pytest.mark.document(234)
 @pytest.mark.usefixtures("rank")
 def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "tensor", "log-op0", "--index", "[0, :2]")
@@ -184,7 +193,10 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["watch", "add", "expression", "max", ">", "1"], "sonde ctl watch add 'max > 1' ["),
         (["watch", "add", "expression", "expression=max > 1"], "ctl watch add 'max > 1' ["),
         (["watch", "add", "nan_count"], "in quotes: sonde ctl watch add 'nan_count > 0' ["),
-        (["watch", "add", "tensor_overflow", "--ops", "network-Net/"], "'Default/network-Net/'?"),
+        (
+            ["watch", "add", "tensor_overflow", "--ops", "network-Nett/"],
+            "mean 'Default/network-Net/'",
+        ),
         (["watch", "add", "expression"], "ctl watch add 'nan_count > 0 or abs_max > 10' ["),
         (
             ["watch", "add", "tensor_too_large", "max_gt=nan"],
@@ -272,7 +284,7 @@ def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
     assert isinstance(rank.receive(), Welcome)
     code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "relu")
     assert (code, text.splitlines()[0]) == (0, "1: tensor_overflow on relu")
-    assert "no op is known before the first step" in text
+    assert "not all ops are known before the first step" in text
     rank.close()
 
 
@@ -481,6 +493,74 @@ def test_of_several_servers_the_newest_is_named(
         assert "servers" not in ctl(capsys, "--server", server.page, "status")[1]
 
 
+@pytest.mark.document(
+    246,
+    says="The triggered list shows which watch point was hit",
+    how="every entry of `sonde ctl hits` names its watchpoint, as the page does",
+)
+def test_each_hit_names_its_watchpoint(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(Hello(PROTOCOL, SAMPLE_TOKEN, "two", sample_metadata(), False))
+    server.wait_for("/runs", lambda answer: len(answer["runs"]) == 1)
+    for name in ("", "big"):
+        body = {"name": name, "conditions": [{"id": "tensor_overflow"}]}
+        server.post("/runs/two/watchpoints", body)
+    same = hit(0)
+    rank.send(Hits((same, msgspec.structs.replace(same, number=1, watchpoint=2))))
+    server.wait_for("/runs/two/hits", lambda found: found["total"] == 2)
+    first, second = (
+        line for line in ctl(capsys, "hits")[1].splitlines() if line.startswith("step")
+    )
+    assert "  watchpoint 1: tensor_overflow  " in first
+    assert "  watchpoint 2 'big': tensor_overflow  " in second
+    rank.close()
+
+
+@pytest.mark.document(227)
+def test_a_step_without_the_op_is_reported_and_fails(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(Hello(PROTOCOL, SAMPLE_TOKEN, "short", sample_metadata(), False))
+    rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+    server.wait_for("/runs", lambda found: found["runs"] and found["runs"][0]["controls"])
+
+    def run_a_step() -> None:
+        while not isinstance(message := rank.receive(), ControlMessage):
+            pass
+        why = f"{message.op} did not run in step 0"
+        rank.send(Status("paused", 1, 0, None, None, "missed", why, message.generation))
+
+    training = threading.Thread(target=run_a_step)
+    training.start()
+    code, text = ctl(capsys, "to", "Default/relu-op7")
+    training.join()
+    assert code == 3
+    assert text.splitlines()[1:] == [
+        "  rank 0: paused (missed) step 1",
+        "    Default/relu-op7 did not run in step 0",
+    ]
+    rank.close()
+
+
+@pytest.mark.document(257)
+@pytest.mark.usefixtures("rank")
+def test_what_cannot_act_on_a_training_that_has_ended_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ctl(capsys, "terminate")[0] == 0
+    for words in (
+        ["watch", "add", "tensor_overflow"],
+        ["watch", "recommended"],
+        ["continue"],
+        ["step"],
+        ["to", "log-op0"],
+        ["speed", "--measure"],
+    ):
+        code, text = ctl(capsys, *words)
+        assert (code, "[run-ended]" in text, len(text.splitlines())) == (2, True, 1), words
+
+
 def test_hits_that_are_not_printed_are_counted(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,7 +573,8 @@ def test_hits_that_are_not_printed_are_counted(
     server.wait_for("/runs/many/hits", lambda found: found["total"] + found["dropped"] == 10)
     code, text = ctl(capsys, "hits", "--limit", "1")
     assert code == 1  # Also if the only one on the page is undecided.
-    assert text.splitlines()[0].startswith("step 0 rank 0  undecided: tensor_overflow")
+    start = "step 0 rank 0  undecided: watchpoint 1 (removed): tensor_overflow"
+    assert text.splitlines()[0].startswith(start)
     assert text.splitlines()[1:] == [
         "    supported",
         "and 6 more",

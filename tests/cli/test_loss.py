@@ -16,6 +16,11 @@ def curves(tmp_path: Path) -> tuple[str, str]:
     return str(a), str(b)
 
 
+@pytest.mark.document(
+    76,
+    says="Loss Value Comparison with a benchmark script",
+    how="`sonde loss A B`: logs, JSON, CSV, TensorBoard files or dumps",
+)
 def test_curves_within_tolerance_end_with_0_and_others_with_1(
     curves: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -27,6 +32,23 @@ def test_curves_within_tolerance_end_with_0_and_others_with_1(
     assert "The second differs: look at the gradients" in out.replace("\n", " ")
     assert "⠉" in out, "the picture"
     assert main(["loss", curves[0], curves[0]]) == 0
+
+
+@pytest.mark.document(
+    77,
+    says="generally, the error of the loss value is about 1‰",
+    how="the default `--rtol 1e-3` of `sonde loss`",
+)
+def test_the_default_tolerance_is_one_per_mille(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"a": 1.0, "near": 1.0009, "far": 1.0012}
+    for name, factor in files.items():
+        lines = "".join(f"{k},{factor / (k + 1)}\n" for k in range(5))
+        (tmp_path / f"{name}.csv").write_text("step,loss\n" + lines)
+    assert main(["loss", str(tmp_path / "a.csv"), str(tmp_path / "near.csv")]) == 0
+    assert main(["loss", str(tmp_path / "a.csv"), str(tmp_path / "far.csv")]) == 1
+    assert "allowed 0.1 %" in capsys.readouterr().out
 
 
 def test_pictures_and_json_are_written(
@@ -72,7 +94,7 @@ def test_each_side_may_have_its_own_tag_and_pattern(
         (["a.csv", "a.csv", "--regex", "("], "is not a regular expression"),
         (["a.csv", "a.csv", "--png", "no/x.png"], "--png no/x.png cannot be written"),
         (["a.csv", "a.csv", "--tag", "x"], "has no column 'x'"),
-        (["a.csv"], "missing argument 'B'"),
+        (["a.csv"], "loss needs two sides, files or --run 'SCRIPT ARGS' (got 1)"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(

@@ -29,6 +29,18 @@ class ConvBN(torch.nn.Module):
         self.fc = torch.nn.Linear(96, 5)
 
 
+@pytest.mark.document(
+    67,
+    says="print the weight values in the Checkpoint file",
+    how="`sonde params FILE`: every weight with its shape and statistics",
+)
+@pytest.mark.document(181)
+@pytest.mark.document(
+    179,
+    says="checking all parameters, the number of trainable parameters, and the shape of all "
+    "parameters",
+    how="`sonde params FILE`: names, types, shapes, numbers and totals of a checkpoint or dump",
+)
 def test_all_parameters_are_listed_with_totals(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["params", INIT]) == 0
     out = capsys.readouterr().out

@@ -70,6 +70,8 @@ def test_a_seeded_training_is_equal_in_both_runs(tmp_path: Path) -> None:
     assert document["steps"] == [0, 1, 2, 3]
     assert document["tensors"] > 200
     assert document["same_output"] is False, "the hashes of texts differ"
+    _, document = repeated(tmp_path, PYTHONHASHSEED="0")
+    assert document["same_output"] is True, "the lines of Sonde, which name its dumps, do not count"
 
 
 def test_unseeded_weights_are_reported_and_the_dumps_are_kept(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_unseeded_weights_are_reported_and_the_dumps_are_kept(tmp_path: Path) ->
     assert "the runs differ from step 0 on: output.0 of 0.weight" in done.stdout
     assert "Set the seed" in done.stdout
     assert "sonde: run 2 of 2" in done.stderr
-    assert (tmp_path / "kept" / "run_2" / "output.log").read_text().count("\n") == 4
+    assert (tmp_path / "kept" / "run_2" / "output.log").read_text().count("\n") == 5
     assert (tmp_path / "kept" / "run_1" / "dump" / "rank_0").is_dir()
 
 
@@ -100,6 +102,11 @@ def test_different_data_are_distinguished_from_different_weights(tmp_path: Path)
     assert "generator=noise" in first["source"]["code"]
 
 
+@pytest.mark.document(
+    85,
+    says="the loss value differs significantly after multiple executions of the same script",
+    how="`sonde repeat train.py` names the first op at which two runs differ",
+)
 def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) -> None:
     training(tmp_path, middle="torch.nn.Dropout(0.5)").write_text(
         dedent(

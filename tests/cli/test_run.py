@@ -70,7 +70,7 @@ def test_without_a_dump_the_script_runs_plainly_and_a_hint_is_printed() -> None:
     assert plain.config is None
     assert plain.step_by == "optimizer"
     assert plain.note == (
-        "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
+        "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
     )
 
 
@@ -97,7 +97,11 @@ def test_options_replace_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "saved_data", "debug_mode"),
-    [("--stats", "statistic", "off"), ("--overflow", "tensor", "overflow")],
+    [
+        ("--stats", "statistic", "off"),
+        ("--overflow", "tensor", "overflow"),
+        ("--graph", "graph", "off"),
+    ],
 )
 def test_a_short_form_dumps_to_a_directory_that_it_prints(
     tmp_path: Path, words: str, saved_data: str, debug_mode: str
@@ -113,6 +117,11 @@ def test_a_short_form_dumps_to_a_directory_that_it_prints(
     assert elsewhere.note is None
 
 
+@pytest.mark.document(
+    42,
+    says="export MINDSPORE_DUMP_CONFIG={Absolute path of data_dump.json}",
+    how="the same variable, or SONDE_DUMP_CONFIG, with `sonde run train.py`",
+)
 def test_the_environment_names_a_file_and_the_sonde_variable_wins(tmp_path: Path) -> None:
     ours, theirs = write_config("ours", tmp_path), write_config("theirs", tmp_path)
     environ = {"SONDE_DUMP_CONFIG": ours, "MINDSPORE_DUMP_CONFIG": theirs}
@@ -123,6 +132,37 @@ def test_the_environment_names_a_file_and_the_sonde_variable_wins(tmp_path: Path
     environ["SONDE_DUMP_CONFIG"] = ""
     ready = prepared("train.py", environ=environ)
     assert ready.note == f"dumping as configured in {theirs} (from MINDSPORE_DUMP_CONFIG)"
+
+
+@pytest.mark.document(172)
+def test_the_environment_asks_for_graphs_as_with_mindspore(tmp_path: Path) -> None:
+    ready = prepared("train.py", environ={"MS_DEV_SAVE_GRAPHS": "2"})
+    assert ready.config is not None
+    assert (ready.config.saved_data, ready.config.path) == ("graph", tmp_path / "sonde_dump")
+    assert ready.note == f"writing graphs to {tmp_path}/sonde_dump (from MS_DEV_SAVE_GRAPHS)"
+    there = {"MS_DEV_SAVE_GRAPHS": "1", "MS_DEV_SAVE_GRAPHS_PATH": "ir"}
+    elsewhere = prepared("train.py", environ=there).config
+    assert elsewhere is not None
+    assert elsewhere.path == tmp_path / "ir"
+    assert prepared("train.py", environ={"MS_DEV_SAVE_GRAPHS": "0"}).config is None
+    stats = prepared("--stats", "train.py", environ=there).config
+    assert stats is not None
+    assert stats.saved_data == "statistic"
+    with pytest.raises(UsageError, match="MS_DEV_SAVE_GRAPHS is 'yes'; accepted: 0"):
+        prepared("train.py", environ={"MS_DEV_SAVE_GRAPHS": "yes"})
+
+
+@pytest.mark.document(171)
+def test_the_environment_says_whether_empty_outputs_are_dumped(tmp_path: Path) -> None:
+    name = "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT"
+    file = write_config("a", tmp_path)
+    for words in (["--dump", file], ["--dump-to", "out"]):
+        for value, keeps in (("", False), ("1", False), ("0", True)):
+            config = prepared(*words, "train.py", environ={name: value}).config
+            assert config is not None
+            assert config.keeps_useless_outputs is keeps
+        with pytest.raises(ConfigError, match=f"{name} is 'no'; accepted: 0"):
+            prepared(*words, "train.py", environ={name: "no"})
 
 
 def test_a_wrong_file_of_the_environment_says_which_variable_names_it(tmp_path: Path) -> None:
@@ -167,9 +207,10 @@ def test_the_net_is_named_after_the_program(words: str, name: str) -> None:
         ("--stats", "no program given"),
         ("--dump a.json --dump-to out t.py", "--dump-to cannot be used with --dump FILE"),
         ("--dump a.json --stats t.py", "--stats cannot be used with --dump FILE"),
-        ("--dump-steps 3 t.py", "--dump-steps needs --dump-to DIR, --stats or --overflow"),
+        ("--dump-steps 3 t.py", "--dump-steps needs --dump-to DIR, --stats, --graph or --overflow"),
         ("--dump-ops conv t.py", "--dump-ops needs --dump-to DIR, --stats or --overflow"),
-        ("--net-name N t.py", "--net-name needs --dump-to DIR, --stats or --overflow"),
+        ("--net-name N t.py", "--net-name needs --dump-to DIR, --stats, --graph or --overflow"),
+        ("--dump a.json --graph t.py", "--graph cannot be used with --dump FILE"),
         ("--dump-memory 1G t.py", "--dump-memory needs a dump"),
         ("--dump-to out --dump-memory x t.py", "--dump-memory 'x' is not a size"),
     ],
@@ -185,3 +226,19 @@ def test_a_wrong_value_is_a_config_error() -> None:
         prepared("--dump-to", "out", "--dump-steps", "5-", "train.py")
     with pytest.raises(click.UsageError, match="'epoch' is not one of 'optimizer', 'manual'"):
         parse("--step-by", "epoch", "train.py")
+
+
+@pytest.mark.document(217)
+def test_variables_without_an_effect_are_reported(tmp_path: Path) -> None:
+    environ = {"MINDSPORE_DUMP_CONFIG": "no.json", "SONDE_GUARD": "1", "ENABLE_MS_DEBUGGER": "yes"}
+    found = prepared("--dump-to", str(tmp_path), "train.py", environ=environ).unused
+    assert [line.split()[0] for line in found] == [*environ]
+    assert found[0] == (
+        "MINDSPORE_DUMP_CONFIG has no effect, because an option says what is dumped "
+        "[variable-unused]"
+    )
+    first, second = (write_config(name, tmp_path) for name in ("first", "second"))
+    both = {"SONDE_DUMP_CONFIG": first, "MINDSPORE_DUMP_CONFIG": second}
+    (line,) = prepared("train.py", environ=both).unused
+    assert line.startswith("MINDSPORE_DUMP_CONFIG has no effect, because SONDE_DUMP_CONFIG is set")
+    assert prepared("train.py", environ={**both, "MINDSPORE_DUMP_CONFIG": first}).unused == []

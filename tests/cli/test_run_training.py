@@ -100,6 +100,7 @@ def test_an_interrupt_ends_the_program_by_the_signal_after_the_dump_is_whole(fol
     assert len(files(folder / "out" / "rank_0" / "train", "relu.*.output.0.*.npy")) == 3
 
 
+@pytest.mark.document(42)
 def test_a_file_named_by_the_environment_is_used(folder: Path) -> None:
     config = {
         "common_dump_settings": {

@@ -389,8 +389,8 @@ def test_a_capture_that_fails_at_the_end_does_not_change_how_the_program_ends(
     good = folder.sonde("good.py")
     assert (good.code, good.out) == (0, "done\n")
     lines = good.err.splitlines()
-    assert "Traceback (most recent call last):" in lines
-    assert "RuntimeError: the sink broke" in lines
+    assert "sonde: Traceback (most recent call last):" in lines
+    assert "sonde: RuntimeError: the sink broke" in lines
     assert good.err.endswith("sonde: the failure above is Sonde's, not your program's\n")
     assert folder.sonde("bad.py").code == 5
 

@@ -18,8 +18,10 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import pytest
 
 from sonde.cli.main import main
-from sonde.cli.serve import _print_addresses
+from sonde.cli.serve import _print_addresses, serve
 from sonde.debugger.launch.server_registry import ServerState
+from sonde.server import serving as serving_module
+from sonde.server.serving import ServerOptions
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Welcome
@@ -166,6 +168,37 @@ def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:
         assert run["ranks"][0]["message"] == "ended with exit code 0"
 
 
+@pytest.mark.document(
+    216,
+    says="`mindinsight start --port {PORT} --enable-debugger True --debugger-port {DEBUGGER_PORT}`",
+    how="`sonde start` with the same options; it is `sonde serve`",
+)
+def test_the_command_of_mindinsight_starts_the_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[ServerOptions] = []
+    monkeypatch.setattr(serving_module, "serve", lambda options, ready: started.append(options))
+    words = ["start", "--port", "8081", "--debugger-port", "50052"]
+    for more in ([], ["--enable-debugger", "True"], ["--enable-debugger", "False"]):
+        assert main([*words, *more]) == 0
+    assert [(each.port, each.rank_port) for each in started] == [
+        (8081, 50052),
+        (8081, 50052),
+        (8081, None),
+    ]
+    assert main([*words, "--enable-debugger", "maybe"]) == 2
+    said = capsys.readouterr().err
+    assert "'--enable-debugger': 'maybe' is not a valid boolean" in said
+    assert said.endswith("try 'sonde start --help' [usage]\n")
+
+
+def test_a_server_without_the_debugger_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_addresses(ServerState.of("127.0.0.1", 8080, None, "secret"))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "sonde: trainings cannot connect: --enable-debugger is False"
+    ]
+
+
 def test_a_taken_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -175,6 +208,21 @@ def test_a_taken_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert "choose another port with --port" in capsys.readouterr().err
         assert main(["serve", "--port", "0", "--debugger-port", port]) == 2
         assert "choose another port with --debugger-port [port]" in capsys.readouterr().err
+
+
+@pytest.mark.document(
+    215,
+    says="`--port {PORT}`: 8080, 1~65535; `--debugger-port {DEBUGGER_PORT}`: 50051, 1~65535",
+    how="`sonde serve` with the same options and defaults; 0 takes any free port",
+)
+def test_the_ports_are_those_of_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    defaults = {option.name: option.default for option in serve.params}
+    assert (defaults["port"], defaults["debugger_port"]) == (8080, 50051)
+    for option in ("--port", "--debugger-port"):
+        assert main(["serve", "--port", "0", "--debugger-port", "0", option, "65536"]) == 2
+        said = capsys.readouterr().err
+        assert "0 to 65535" in said
+        assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])

@@ -180,12 +180,14 @@ class TestTensors:
         monkeypatch.delenv("COLUMNS")
         assert f"{NET}/Log-op0\n" in shown(NAN_LOG, "--op", "log")
 
-    def test_a_part_of_the_name_is_sufficient(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_part_of_the_scope_is_sufficient(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
-        found = shown.json(tmp_path, "--op", "scale-scale/", "--step", 0)
+        found = shown.json(tmp_path, "--op", "scale-Scale/", "--step", 0)
         assert {tensor["op"] for tensor in found["tensors"]} == {SCALE, GRADIENT}
 
-    def test_a_type_goes_before_a_part_of_the_name(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_word_is_a_part_of_the_type_whatever_its_case(
+        self, tmp_path: Path, shown: Shown
+    ) -> None:
         small_dump(tmp_path)
         found = shown.json(tmp_path, "--op", "LOG", "--step", 0)
         assert {tensor["op"] for tensor in found["tensors"]} == {LOG}
@@ -391,7 +393,15 @@ class TestMistakes:
 
     def test_an_op_like_no_other(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
-        assert "'sonde show DIR' lists the types" in shown.fails(tmp_path, "--op", "qqqqqqqq")
+        assert "; the op types are log, mul" in shown.fails(tmp_path, "--op", "qqqqqqqq")
+
+    def test_a_dump_without_tensors(self, tmp_path: Path, shown: Shown) -> None:
+        small_dump(tmp_path)
+        for file in tmp_path.rglob("*.npy"):
+            file.unlink()
+        for file in tmp_path.rglob("statistic.csv"):
+            file.unlink()
+        assert "the dump has no tensors" in shown.fails(tmp_path, "--op", "log")
 
     def test_a_step_that_is_not_there(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)

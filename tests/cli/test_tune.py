@@ -50,6 +50,11 @@ if not os.path.exists("go"):
 """
 
 
+@pytest.mark.document(
+    94,
+    says="Hyper-Parameter Optimization with MindOptimizer",
+    how="`sonde tune config.yaml --iter N`: the same YAML file",
+)
 def test_the_example_of_the_document_runs(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(example(tmp_path, tmp_path / "summaries"))
     shell = f"cd {tmp_path} && {shlex.quote(PYTHON)} train.py\n"

@@ -58,6 +58,11 @@ def pairs_of(a: dict[str, tuple[int, ...]], b: dict[str, tuple[int, ...]]) -> di
     return {pair.a: pair.b for pair in pair_parameters(a, b).pairs}
 
 
+@pytest.mark.document(
+    182,
+    says="gamma, beta, moving_mean, moving_variance are weight, bias, running_mean, running_var",
+    how="`sonde params A B` pairs them; `sonde ckpt convert` renames them",
+)
 def test_the_names_of_the_document_are_paired_and_the_counter_is_left_out() -> None:
     found = pair_parameters(MINDSPORE, TORCH)
     assert {pair.a: pair.b for pair in found.pairs} == PAIRS
@@ -265,6 +270,11 @@ def test_a_large_network_with_other_names_is_paired_in_bounded_time() -> None:
     ]
 
 
+@pytest.mark.document(
+    183,
+    says="MindSpore does not have parameters corresponding to `num_batches_tracked`",
+    how="left out of pairs and conversions, and that is said",
+)
 def test_renaming_goes_both_ways_and_counters_have_no_counterpart() -> None:
     there = renamed(TORCH, "mindspore")
     assert {old: new for old, new in there.items() if new is not None} == {
@@ -285,6 +295,11 @@ def test_a_linear_layer_without_bias_is_no_embedding() -> None:
     }
 
 
+@pytest.mark.document(
+    181,
+    says="`requires_grad=False` or `buffer` is used for PyTorch untrainable parameters",
+    how="column `train` of `sonde params`: buffers and counters are not trainable",
+)
 def test_roles_and_trainability_are_derived_from_names() -> None:
     for name, role, trainable in (
         ("bn1.gamma", "weight", True),

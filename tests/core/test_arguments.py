@@ -11,6 +11,11 @@ from sonde.core import arguments
 from sonde.core.errors import SondeError
 
 
+@pytest.mark.document(
+    92,
+    says="validator.check_non_negative_float, validator.check_positive_int, self.cls_name",
+    how="`sonde.train.validator`, the same names",
+)
 @pytest.mark.parametrize(
     ("check", "good", "wrong_value", "wrong_type"),
     [

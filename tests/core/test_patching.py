@@ -1,7 +1,9 @@
 """Attributes of foreign classes and modules, replaced and restored."""
 
+import gc
 import pickle
 import types
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -114,3 +116,21 @@ def test_an_action_is_called_before_with_the_same_arguments() -> None:
     assert calls == [((owner, 1), {"two": 2}), "method"]
     owner.method()
     assert len(calls) == 3
+
+
+def test_a_replacement_that_other_code_kept_calls_the_original_and_keeps_nothing_alive() -> None:
+    class Owner:
+        def twice(self, original: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda: self and original() * 2
+
+    module: Any = types.SimpleNamespace(call=lambda: "hello")
+    owner = Owner()
+    alive = weakref.ref(owner)
+    with ExitStack() as undo:
+        wrap(module, "call", owner.twice, undo)
+        kept = module.call
+        assert kept() == "hellohello"
+    del owner
+    gc.collect()
+    assert kept() == "hello"
+    assert alive() is None

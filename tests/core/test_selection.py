@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import SondeError
-from sonde.core.selection import OpPattern, Selection, parse_steps
+from sonde.core.selection import Selection, parse_steps
 
 
 @pytest.mark.parametrize(
@@ -53,40 +53,6 @@ def test_any_list_of_ranges_has_exactly_its_steps_and_prints_itself(
 def test_all_steps_have_no_last() -> None:
     assert parse_steps("all").last is None
     assert str(parse_steps(" all ")) == "all"
-
-
-NAME = "Default/network-Net/conv1-Conv2d/convolution-op0"
-
-
-@pytest.mark.parametrize(
-    ("text", "matches"),
-    [
-        (NAME, True),
-        ("Default/network-Net/conv1-Conv2d/convolution-op1", False),
-        ("convolution", True),
-        ("CONV", True),
-        ("conv2d", False),
-        ("add", False),
-        ("name-regex(.*conv1.*)", True),
-        ("name-regex(conv1)", False),
-        ("convolution-op0", False),
-    ],
-)
-def test_an_op_is_selected_by_name_type_or_expression(text: str, matches: bool) -> None:
-    assert OpPattern.parse(text).matches(NAME, "convolution") is matches
-
-
-def test_a_word_is_also_a_part_of_a_leafs_name() -> None:
-    pattern = OpPattern.parse("Conv1")
-    assert pattern.matches("conv1.weight", "Parameter", is_leaf=True)
-    assert not pattern.matches("conv1.weight", "Parameter")
-    assert OpPattern.parse("parameter").matches("conv1.weight", "Parameter", is_leaf=True)
-
-
-@pytest.mark.parametrize("text", ["", "  ", "name-regex(()", "name-regex(.*fc1", "name-regex(("])
-def test_a_pattern_that_can_match_nothing_is_refused(text: str) -> None:
-    with pytest.raises(SondeError):
-        OpPattern.parse(text)
 
 
 def test_a_selection_without_ranks_has_them_all() -> None:

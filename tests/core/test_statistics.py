@@ -123,6 +123,7 @@ def test_every_category_of_the_document_has_its_heading() -> None:
     }
 
 
+@pytest.mark.document(137)
 def test_the_counts_of_signs_follow_the_document_not_their_names() -> None:
     assert raw_column("negative zero count") == statistics.NEGATIVE_COUNT
     assert raw_column("positive zero count") == statistics.POSITIVE_COUNT

@@ -20,7 +20,7 @@ from sonde.debugger.settings import DebuggerOptions
 
 Result = TypeVar("Result")
 TANH = "Default/network-Net/act-Tanh/tanh-op0"
-OPTIONS = DebuggerOptions(run="test", wait_seconds=10.0)
+OPTIONS = DebuggerOptions(run="test", wait_seconds=10.0, trace=False)
 
 
 class Net(nn.Module):

@@ -152,10 +152,11 @@ class RankConnection:
         return self.all(StepDone)
 
     def nodes(self, graph: int = 0) -> dict[str, Node]:
+        """The nodes that have run."""
         return {
             node.name: node
             for part in self.all(GraphPart)
-            if part.graph == graph
+            if part.graph == graph and part.basis == "run"
             for node in part.nodes
         }
 

@@ -91,6 +91,7 @@ STATISTICS: list[tuple[str, Callable[[Array], float]]] = [
 ]
 
 
+@pytest.mark.document(99)
 @pytest.mark.parametrize(("name", "statistic"), STATISTICS, ids=[name for name, _ in STATISTICS])
 @pytest.mark.parametrize("target", ["weight", "gradient"])
 def test_thresholds_of_weights_and_gradients(
@@ -131,6 +132,7 @@ def test_weights_and_gradients_are_no_ops_that_produce_nan() -> None:
     assert hits == []
 
 
+@pytest.mark.document(100)
 def test_changes_of_weights() -> None:
     truth, hits = run(
         watchpoint(1, "weight_change_too_large", abs_mean_update_ratio_gt=0.05),

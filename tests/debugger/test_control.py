@@ -93,3 +93,23 @@ def test_terminate_is_remembered_until_it_is_done() -> None:
     assert control.wants_op(op("Default/relu-op0"))
     assert control.take_end()
     assert not control.take_end()
+
+
+def test_an_op_that_a_whole_step_runs_without_was_missed() -> None:
+    control = commanded("to", op="Default/relu-op9")
+    # The command came in the middle of a step, after the op perhaps.
+    assert control.reason_at_step_end() is None
+    control.begin_step()
+    assert control.reason_at_step_end() == "missed"
+    assert control.missed == "Default/relu-op9"
+
+
+def test_an_op_of_another_kind_of_step_is_awaited_for_some_steps() -> None:
+    control = commanded("to", op="Default/relu-op9")
+    reasons = []
+    for _ in range(40):
+        control.begin_step()
+        reasons.append(control.reason_at_step_end(lambda op: op == "Default/relu-op9"))
+        if reasons[-1] is not None:
+            break
+    assert reasons == [None] * 29 + ["missed"]

@@ -66,6 +66,11 @@ def test_every_way_of_going_on_leaves_the_result_as_it_is() -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.document(
+    224,
+    says="`Next Node`: execute the next node, one node at a time",
+    how="button `Next op`, key n, `sonde ctl next`",
+)
 def test_next_goes_from_op_to_op_in_the_order_they_run() -> None:
     ops: list[str | None] = []
 
@@ -85,6 +90,35 @@ def test_next_goes_from_op_to_op_in_the_order_they_run() -> None:
     ]
 
 
+@pytest.mark.document(
+    226,
+    says="`Continue to` in the GPU environment: running to the selected node within one step",
+    how="any op on any device, also of backward and optimizer, or a scope: `run to here`, key o, "
+    "`sonde ctl to OP`",
+)
+def test_it_runs_to_ops_of_the_backward_pass_and_of_the_optimizer() -> None:
+    backward = "Gradients/Default/network-Net/act-Tanh/tanh_backward-op0"
+    stops: list[tuple[int, str | None]] = []
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        for place in (backward, "Default/optimizer-SGD/", TANH):
+            rank.control("to", op=place)
+            status = rank.paused()
+            stops.append((status.step, status.op))
+        rank.control("continue")
+
+    driven(lambda: train(make_net(), 3), person)
+    assert [step for step, _ in stops] == [0, 0, 1]
+    assert (stops[0][1], stops[2][1]) == (backward, TANH)
+    assert str(stops[1][1]).startswith("Default/optimizer-SGD/")
+
+
+@pytest.mark.document(
+    247,
+    says="`OK`: executing the training for several steps",
+    how="`Run steps` with the number beside it, key s, `sonde ctl step N`",
+)
 def test_steps_are_counted_from_the_first() -> None:
     statuses: list[Status] = []
 
@@ -102,6 +136,11 @@ def test_steps_are_counted_from_the_first() -> None:
     ]
 
 
+@pytest.mark.document(
+    249,
+    says="`PAUSE`: pausing the training",
+    how="button `Pause`, space bar, `sonde ctl pause`",
+)
 def test_a_pause_stops_a_running_training() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
@@ -236,6 +275,12 @@ def test_what_makes_no_sense_is_said_and_the_debugger_stays() -> None:
     assert losses == train(make_net(), 3)
 
 
+@pytest.mark.document(
+    255,
+    says="when too many `Watch Points` are set, the system may run out of memory",
+    how="former values stay within SONDE_DEBUGGER_BUDGET; what does not fit is said and left "
+    "undecided",
+)
 def test_former_values_that_do_not_fit_are_said_and_left_undecided() -> None:
     spec = watchpoint(1, "weight_not_changed")
     hub = Hub(paused=False, watchpoints=(spec,))

@@ -28,6 +28,11 @@ from sonde.wire.rank import StepDone
 from sonde.wire.shapes import TensorName
 
 
+@pytest.mark.document(
+    233,
+    says="node types: weight, gradient, activation, tensor",
+    how="`Kind` in the node list; conditions of watchpoints are about one of them",
+)
 def test_the_graph_has_weights_gradients_and_activations() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
@@ -50,6 +55,12 @@ def test_the_graph_has_weights_gradients_and_activations() -> None:
     assert nodes[TANH].sources[0].code == "hidden: torch.Tensor = self.act(self.fc1(x))"
 
 
+@pytest.mark.document(
+    234,
+    says="`Tensor Value Overview`: input nodes and outputs of a node, with `Type`, `Shape` and "
+    "`Value`",
+    how="the details of the selected op; `sonde ctl tensor OP`",
+)
 def test_the_tensors_of_the_op_where_it_stands_can_be_seen() -> None:
     net = make_net()
     seen: dict[str, np.ndarray] = {}

@@ -37,6 +37,11 @@ def watched(*watchpoints: WatchpointSpec) -> Hub:
     return Hub(paused=False, watchpoints=watchpoints)
 
 
+@pytest.mark.document(
+    244,
+    says="once the condition is satisfied, the training will pause",
+    how="the same, at the op that made the values",
+)
 def test_it_stops_in_the_forward_pass_at_the_op_that_made_it() -> None:
     def person(rank: RankConnection) -> None:
         status = rank.paused()

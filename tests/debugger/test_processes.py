@@ -49,6 +49,11 @@ def test_a_script_is_debugged_unchanged_and_computes_the_same_bits() -> None:
     assert rank.all(Goodbye) == [Goodbye(0, "")]
 
 
+@pytest.mark.document(
+    250,
+    says="`TERMINATE`: terminating the training",
+    how="button `Terminate`, key x, `sonde ctl terminate`; exit code 130",
+)
 def test_a_training_that_is_ended_has_the_exit_code_of_ctrl_c_and_no_traceback() -> None:
     with Hub() as hub:
         process = start("small.py", 50, port=hub.port)
@@ -65,6 +70,11 @@ def test_a_training_that_is_ended_has_the_exit_code_of_ctrl_c_and_no_traceback()
     assert "Traceback" not in said
 
 
+@pytest.mark.document(
+    253,
+    says="the debugger does not support distributed training scenarios",
+    how="the ranks of `torchrun` are paused, stepped and shown together",
+)
 def test_ranks_of_one_training_are_one_run() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -149,6 +159,11 @@ def test_a_rank_whose_collective_fails_as_another_is_ended_ends_like_that_one(
     assert [rank.all(Goodbye)[0].exit_code for rank in ranks] == [130, 130]
 
 
+@pytest.mark.document(
+    72,
+    says="set breakpoints and get intermediate results of network execution; pdb",
+    how="pdb works as usual; `sonde.breakpoint()` pauses in the debugger",
+)
 def test_a_program_that_asks_for_the_debugger_itself() -> None:
     with Hub(paused=False) as hub:
         process = subprocess.Popen(

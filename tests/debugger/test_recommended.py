@@ -11,16 +11,16 @@ from tests.debugger.driving import driven
 from tests.debugger.hub import Hub
 from torch import nn
 
+from sonde.core.operators.patterns import OpPattern
 from sonde.debugger.initial_watchpoints import recommended_draft, starting_set
 from sonde.watch.conditions import RECOMMENDED
-from sonde.watch.watchpoint import Pattern
 
 DRAFTS = {each.condition: recommended_draft(each) for each in RECOMMENDED}
 
 
 def looks_at(condition: str, name: str) -> bool:
     (text,) = DRAFTS[condition].ops
-    return Pattern.parse(text).matches(name, "", "", is_leaf="/" not in name)
+    return OpPattern.parse(text).matches(name, "", "", "/" not in name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from sonde.core.errors import UsageError
-from sonde.debugger.settings import options_from_environment, run_id
+from sonde.debugger.settings import (
+    DEFAULT_BUDGET,
+    options_from_environment,
+    run_id,
+    unused_variables,
+)
 
 
 def test_without_settings_there_is_no_debugger() -> None:
@@ -33,6 +38,49 @@ def test_the_names_of_the_document() -> None:
     options = options_from_environment(environ)
     assert options is not None
     assert options.address == "10.0.0.1:50052"
+
+
+@pytest.mark.document(
+    217,
+    says="`ENABLE_MS_DEBUGGER=1`, `MS_DEBUGGER_HOST`, `MS_DEBUGGER_PORT`",
+    how="the same variables, under `sonde run`, and after `sonde enable` with plain `python`; a "
+    "value such as `yes` is reported",
+)
+@pytest.mark.parametrize("text", ["yes", "on", "2", " maybe"])
+def test_another_value_than_1_or_0_is_reported_once_and_enables_nothing(text: str) -> None:
+    environ = {"ENABLE_MS_DEBUGGER": text, "MS_DEBUGGER_PORT": "50052"}
+    assert options_from_environment(environ) is None
+    assert unused_variables(environ) == [
+        f"ENABLE_MS_DEBUGGER must be 1 or 0 (got {text.strip()!r}); the program runs without the "
+        "debugger [variable-unused]"
+    ]
+
+
+def test_the_address_alone_is_reported_to_have_no_effect() -> None:
+    environ = {"MS_DEBUGGER_HOST": "h", "MS_DEBUGGER_PARTIAL_MEM": "1"}
+    assert [line.split()[0] for line in unused_variables(environ)] == [*environ]
+    for asked in ({"ENABLE_MS_DEBUGGER": "0"}, {"SONDE_DEBUGGER_PORT": "1"}):
+        assert unused_variables({**environ, **asked}) == []
+    assert unused_variables({"ENABLE_MS_DEBUGGER": "True"}) == []
+
+
+@pytest.mark.document(
+    218,
+    says="`MS_DEBUGGER_PARTIAL_MEM=1` saves memory",
+    how="the debugger keeps values in 64 MiB instead of 256 MiB; `SONDE_DEBUGGER_BUDGET` sets any "
+    "other size",
+)
+def test_the_mode_for_little_memory_makes_the_budget_smaller() -> None:
+    environ = {"ENABLE_MS_DEBUGGER": "1", "MS_DEBUGGER_PARTIAL_MEM": "1"}
+    options = options_from_environment(environ)
+    assert options is not None
+    assert options.budget_bytes == 64 << 20
+    options = options_from_environment({**environ, "SONDE_DEBUGGER_BUDGET": "1M"})
+    assert options is not None
+    assert options.budget_bytes == 1 << 20
+    options = options_from_environment({**environ, "MS_DEBUGGER_PARTIAL_MEM": "0"})
+    assert options is not None
+    assert options.budget_bytes == DEFAULT_BUDGET
 
 
 def test_everything_that_can_be_set() -> None:
@@ -60,6 +108,7 @@ def test_everything_that_can_be_set() -> None:
         ("SONDE_DEBUGGER_PORT", "none", "debugger-port"),
         ("SONDE_DEBUGGER_PORT", "70000", "debugger-port"),
         ("SONDE_DEBUGGER_PAUSE", "maybe", "debugger-setting"),
+        ("MS_DEBUGGER_PARTIAL_MEM", "yes", "debugger-setting"),
         ("SONDE_DEBUGGER_LOST", "-1", "debugger-setting"),
         ("SONDE_DEBUGGER_WAIT", "nan", "debugger-setting"),
         ("SONDE_DEBUGGER_BUDGET", "much", "size"),

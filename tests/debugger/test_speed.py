@@ -26,6 +26,12 @@ def no_user(_: RankConnection) -> None:
     """Looks on."""
 
 
+@pytest.mark.document(
+    258,
+    says="Debugger will slow down the training performance",
+    how="panel `Run` shows the speed with and without Sonde; steps without watched ops run at full "
+    "speed",
+)
 @pytest.mark.usefixtures("matcher")
 def test_steps_that_are_not_observed_tell_how_long_a_step_takes_without_sonde() -> None:
     _, rank = driven(lambda: train(make_net(), 5), no_user, hub=Hub(paused=False))

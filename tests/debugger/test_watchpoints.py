@@ -6,8 +6,9 @@ import pytest
 from tests.debugger.hub import watchpoint
 
 from sonde.core.graph import OpNode
+from sonde.core.operators.patterns import OpPattern
 from sonde.watch.categories import ACTIVATION, GRADIENT, TENSOR, WEIGHT, categories_of
-from sonde.watch.watchpoint import Level, Pattern, Watch, WatchedNode, make_watches
+from sonde.watch.watchpoint import Level, Watch, WatchedNode, make_watches
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
 HELD = {"fc1.weight", "fc1.weight.grad"}
@@ -91,7 +92,7 @@ def test_only_enabled_ones_of_this_rank_count() -> None:
 )
 def test_patterns(pattern: str, name: str, scope: str, is_leaf: bool, is_meant: bool) -> None:
     kind = "Parameter" if is_leaf else "relu"
-    assert Pattern.parse(pattern).matches(name, kind, scope, is_leaf=is_leaf) is is_meant
+    assert OpPattern.parse(pattern).matches(name, kind, scope, is_leaf) is is_meant
 
 
 @pytest.mark.parametrize(

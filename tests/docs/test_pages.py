@@ -14,6 +14,7 @@ from sonde.capture.config_fields import CONFIG_KEYS
 from sonde.cli.run import run
 from sonde.core.errors import TESTED_TORCH
 from sonde.core.statistics import CATEGORIES
+from sonde.watch.conditions import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()
@@ -114,3 +115,9 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_has_the_number_of_conditions() -> None:
+    shown = re.search(r"(\d+) conditions", (ROOT / "README.md").read_text())
+    assert shown is not None
+    assert int(shown[1]) == len(CATALOGUE)

@@ -1,4 +1,5 @@
-"""The table of docs/mindspore.md, made from the tests: ``python -m tests.documents.table``.
+"""The table of docs/mindspore.md and the index of ``sonde find``, made from the tests:
+``python -m tests.documents.table``.
 
 A test that proves an item of MindSpore's five documents says so:
 
@@ -21,15 +22,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mindspore.md"
+INDEX = ROOT / "src" / "sonde" / "cli" / "mindspore_index.tsv"
 BEGIN = "<!-- The tables below are made from the tests: python -m tests.documents.table -->\n"
 
-# The title of each document, the number of its first item and that of its last.
+# The title of each document and what it is about, its first item and its last.
 DOCUMENTS = (
-    ("Callbacks, metrics, Print, logs", 1, 62),
-    ("Debugging a network, learning rates, hyper-parameters", 63, 100),
-    ("Dump", 101, 178),
-    ("Accuracy across frameworks, performance", 179, 214),
-    ("The visual debugger", 215, 258),
+    ("Custom Debugging Information: callbacks, metrics, Print, dump, logs", 1, 62),
+    ("Network Debugging: updates, losses, learning rates, hyper-parameters", 63, 100),
+    ("Using Dump in the Graph Mode", 101, 178),
+    ("Debugging and Tuning: accuracy across frameworks, performance", 179, 214),
+    ("Using Debugger: MindInsight", 215, 258),
 )
 
 
@@ -73,14 +75,20 @@ def all_proofs() -> dict[int, list[Proof]]:
     return dict(proofs)
 
 
-def row(number: int, proofs: list[Proof]) -> str:
-    """A line of the table. Raises ValueError if not exactly one test describes the item."""
+def description(number: int, proofs: list[Proof]) -> Proof:
+    """The proof that says what the item is. Raises ValueError if not exactly one does."""
     described = [proof for proof in proofs if proof.says and proof.how]
     if len(described) != 1:
         tests = ", ".join(f"{proof.file}::{proof.test}" for proof in proofs)
         raise ValueError(f"item {number}: one test of {tests} has to give says and how")
+    return described[0]
+
+
+def row(number: int, proofs: list[Proof]) -> str:
+    """A line of the table."""
+    described = description(number, proofs)
     tests = "<br>".join(f"[{each.test}](../{each.file})" for each in proofs)
-    says, how = (text.replace("|", "\\|") for text in (described[0].says, described[0].how))
+    says, how = (text.replace("|", "\\|") for text in (described.says, described.how))
     return f"| {number} | {says} | {how} | {tests} |"
 
 
@@ -94,6 +102,17 @@ def tables() -> str:
     return "\n".join(lines) + "\n"
 
 
+def index() -> str:
+    """What ``sonde find`` searches: a line for each item with document, says and how."""
+    proofs = all_proofs()
+    lines = []
+    for title, first, last in DOCUMENTS:
+        for item in sorted(proofs.keys() & range(first, last + 1)):
+            found = description(item, proofs[item])
+            lines.append(f"{title}\t{found.says}\t{found.how}\n")
+    return "".join(lines)
+
+
 def page() -> str:
     """The whole page: what is written by hand, and the tables."""
     return PAGE.read_text().partition(BEGIN)[0] + BEGIN + tables()
@@ -101,6 +120,7 @@ def page() -> str:
 
 def main() -> int:
     PAGE.write_text(page())
+    INDEX.write_text(index())
     return 0
 
 

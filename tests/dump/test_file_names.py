@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,11 @@ def test_a_usual_name_is_used_as_it_is() -> None:
     )
 
 
+@pytest.mark.document(
+    45,
+    says="dump failure because of file name is too long",
+    how="no failure: the file is called `0.npy`, and `mapping.csv` has the full name",
+)
 def test_a_name_of_256_bytes_becomes_a_number_and_255_does_not() -> None:
     fixed = len("mm..0.0.1.output.0.DefaultFormat.Float32.npy")
     fits, too_long = "a" * (255 - fixed), "a" * (256 - fixed)

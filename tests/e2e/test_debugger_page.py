@@ -18,12 +18,13 @@ NETWORK = "Default/network-FlowNet/"
 LOG = f"{NETWORK}log-op0"
 
 
+@pytest.mark.document(221, 239)
 def test_the_training_pauses_at_the_origin_of_a_nan_which_is_inspected_and_compared() -> None:
     words = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
     with Process(*words, str(RAINFALL), "--epochs", "200") as training, chromium() as browser:
         page = look(browser, training.said(r"the page is at (\S+)").group(1))
         in_state(page, "paused before the first step")
-        picture(page, "01-before-the-first-step")
+        _see_what_is_known_before_the_first_step(page)
         _see_the_graph(page)
         _keep_values_of_the_log(page)
         _watch_for_overflow(page)
@@ -38,8 +39,25 @@ def test_the_training_pauses_at_the_origin_of_a_nan_which_is_inspected_and_compa
     assert "Traceback" not in training.text
 
 
+def _see_what_is_known_before_the_first_step(page: Page) -> None:
+    # The ops of the forward pass, as soon as they are traced; modules and parameters until then.
+    name = page.locator(".graph-tools")
+    expect(name).to_contain_text("as traced: its ops have not run yet")
+    expect(page.locator(f'svg .box[data-path="{NETWORK}"]')).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("log-op")
+    expect(page.get_by_role("option", name=re.compile("log-op0")).first).to_be_visible()
+    page.get_by_label("Search ops").fill("weight")
+    page.get_by_role("option", name=re.compile("soil.weight")).click()
+    details = page.get_by_role("region", name="Op", exact=True)
+    expect(details.locator(".under").first).to_contain_text("mean")
+    picture(page, "01-before-the-first-step")
+    page.get_by_label("Search ops").fill("")
+    page.get_by_label("Search ops").press("Escape")
+
+
 def _see_the_graph(page: Page) -> None:
-    page.get_by_role("button", name="Run one step").click()
+    page.keyboard.press("s")
     in_state(page, "paused after a step")
     expect(page.locator(".where")).to_contain_text("step 1")
     network = page.locator(f'svg .box[data-path="{NETWORK}"]')
@@ -47,7 +65,6 @@ def _see_the_graph(page: Page) -> None:
     expect(page.get_by_role("treeitem", name="mse_loss-op0")).to_be_visible()
     read(page)
     picture(page, "02-graph")
-    network.click()
     expect(page.locator(f'svg .box[data-path="{LOG}"]')).to_be_visible()
     read(page)
 
@@ -182,6 +199,11 @@ def _terminate(page: Page) -> None:
     picture(page, "14-ended")
 
 
+@pytest.mark.document(
+    220,
+    says="the Debugger server is launched and waiting for the training to connect",
+    how="`sonde serve`: the page says `Waiting for a training` and how to start one",
+)
 def test_help_lists_the_keys_before_any_training() -> None:
     with Process("serve", "--port", "0", "--debugger-port", "0") as server, chromium() as browser:
         page = look(browser, server.said(r"the page is at (\S+)").group(1), dark=False)

@@ -60,7 +60,7 @@ def test_two_trainings_and_four_browsers_share_a_server_and_survive_a_death(
         for page in (tanh, tanh_too):
             _step_is(page, 1)
         _step_is(rain, 3)
-        expect(tanh.get_by_role("treeitem", name="network-Sequential")).to_be_visible()
+        expect(tanh.get_by_role("treeitem", name="network-Sequential").first).to_be_visible()
         rain_too.keyboard.press("w")
         rain_too.get_by_role("button", name="Add watchpoint").click()
         rain.get_by_role("tab", name="Watchpoints").click()
@@ -74,7 +74,7 @@ def test_two_trainings_and_four_browsers_share_a_server_and_survive_a_death(
         for page in (tanh, tanh_too):
             in_state(page, "lost")
             expect(page.get_by_role("alert")).to_contain_text("is gone")
-        expect(tanh.get_by_role("treeitem", name="network-Sequential")).to_be_visible()
+        expect(tanh.get_by_role("treeitem", name="network-Sequential").first).to_be_visible()
         picture(tanh, "31-killed")
         rain.keyboard.press("s")
         _step_is(rain_too, 6)

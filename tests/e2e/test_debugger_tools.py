@@ -26,6 +26,12 @@ def _names(page: Page) -> list[str]:
     return page.get_by_role("list", name="Watchpoints").locator(".name").all_inner_texts()
 
 
+@pytest.mark.document(
+    241,
+    says="set a `Watch Point`: the `+` button, a watch condition, tick the boxes of nodes, `OK`",
+    how="tick boxes in the node list, `watch these` or key w, `Add watchpoint`; `sonde ctl watch "
+    "add`",
+)
 def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted(
     server: Server, rank: FakeRank, browser: Browser, tmp_path: Path
 ) -> None:
@@ -85,6 +91,11 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     picture(page, "51-recommended-light")
 
 
+@pytest.mark.document(
+    222,
+    says="Computational Graph: click the box (one `scope`) to expand the graph",
+    how="the same in the page of `sonde debug`",
+)
 def test_a_graph_opens_as_far_as_it_can_be_read_and_closes_to_what_is_seen(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
@@ -145,6 +156,11 @@ def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
     expect(results).to_contain_text("log-op0")
 
 
+@pytest.mark.document(
+    235,
+    says="`View`: visualize a `Tensor` with too many dimensions in the new panel",
+    how="tab with a table; an index such as `[3, 10:13]` chooses a slice",
+)
 def test_a_slice_of_a_tensor_is_what_numpy_says_and_the_file_has_it_all(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
@@ -197,8 +213,48 @@ def test_ranks_and_themes_are_switched_and_remembered(server: Server, browser: B
     page.keyboard.press("s")
     in_state(page, "paused after a step")
     expect(page.get_by_role("tab", name="0", exact=True)).to_have_attribute(
-        "title", "rank 0: paused, step 0"
+        "title", re.compile(r"^rank 0: paused, step 0, client 127\.0\.0\.1:\d+$")
     )
     for each in ranks:
         each.close()
         each.join()
+
+
+@pytest.mark.document(
+    225,
+    says="Right-click a node and select `Continue to`",
+    how="a right click on a node of the graph or the list, or the key `a`, opens a menu with "
+    "*Continue to*; also the key `o` and `sonde ctl to`",
+)
+def test_the_menu_of_a_node_runs_to_it_and_is_reached_by_keys(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.page}&run=sample&op={TANH}")
+    box = page.locator(f'svg .box[data-path="{TANH}"]')
+    menu = page.get_by_role("menu", name="Actions of tanh-op0")
+    box.click(button="right")
+    expect(menu).to_be_visible()
+    expect(menu.get_by_role("menuitem", name="Continue to")).to_be_focused()
+    picture(page, "58-menu-of-a-node")
+    menu.get_by_role("menuitem", name="Continue to").click()
+    expect(menu).to_have_count(0)
+    in_state(page, "paused at an op")
+    expect(page.locator(".where-op")).to_have_text("tanh-op0")
+
+    page.locator(".graph > svg").focus()
+    page.keyboard.press("Shift+F10")
+    expect(menu).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".graph > svg")).to_be_focused()
+    page.keyboard.press("a")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    expect(page.get_by_label("Ops to watch, one per line")).to_have_value(TANH)
+    page.keyboard.press("Escape")
+
+    scope = page.get_by_role("treeitem", name="network-Net").first
+    scope.click(button="right")
+    inner = page.get_by_role("menu", name="Actions of network-Net")
+    expect(inner.get_by_role("menuitem", name="View the tensor")).to_have_count(0)
+    page.get_by_label("Search ops").click()
+    expect(inner).to_have_count(0)

@@ -47,6 +47,7 @@ for step in range(1000):
 """  # noqa: E501 (a long line to show)
 
 
+@pytest.mark.document(254)
 def test_each_optimizer_has_its_curve_and_its_graph(tmp_path: Path, browser: Browser) -> None:
     script = tmp_path / "two.py"
     script.write_text(SCRIPT)

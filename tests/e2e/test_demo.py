@@ -7,9 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.document(
+    89,
+    says="tools for acquiring intermediate network data: Data Dump, Print Operator, MindInsight",
+    how="`sonde run --dump-to`, `sonde.print`, `sonde debug`",
+)
 def test_the_demo_finds_the_op_in_the_dump_and_stops_at_it_in_the_debugger(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "examples/demo.py"],

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from tests.core.checkpoint_bytes import encode_bytes
 from tests.dump.made import LOG, MadeDump, small_dump, small_graph
+from tests.dump.msprobe_dumps import unpack
+from tests.dump.old_formats.made_old_dumps import raw_bytes, tensor_message
 
 from sonde.compare.losses.events import masked_crc32c, read_events
 from sonde.compare.losses.sources import read_losses
@@ -29,8 +31,10 @@ from sonde.dump.file_names import read_mapping
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.ir import read_ir_file, write_ir
 from sonde.dump.graph_files.pb import encode_graph, read_graph_file
+from sonde.dump.old_formats.ascend_raw import read_raw_file
 from sonde.dump.reader import Dump
 from sonde.dump.reading.npy import read_header
+from sonde.dump.reading.pt_file import read_pt_header
 from sonde.dump.reading.side_files import read_json, read_overflow
 from sonde.dump.reading.statistic_rows import read_rows
 
@@ -146,6 +150,43 @@ def _npy(directory: Path) -> Kind:
     return Kind(sources, directory / "tensor.npy", lambda path: read_header(path).array().sum())
 
 
+def _pt(directory: Path) -> Kind:
+    """Files of one tensor, as msprobe saves them."""
+    import torch
+
+    sources = []
+    for tensor in (
+        torch.arange(12.0).reshape(3, 4),
+        torch.ones(6).bfloat16(),
+        torch.arange(12).reshape(3, 4).t(),
+        torch.nn.Parameter(torch.ones(2, 2)),
+    ):
+        stream = io.BytesIO()
+        torch.save(tensor, stream)
+        sources.append(stream.getvalue())
+    return Kind(sources, directory / "tensor.pt", lambda path: read_pt_header(path).array().sum())
+
+
+def _raw(directory: Path) -> Kind:
+    """Raw files of Ascend, both with the values inside and after the message."""
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    sources = [
+        raw_bytes(
+            [(values, tensor_message("input", values, inline=inline))],
+            [(values, tensor_message("output", values, inline=inline))],
+            op_name="Default/Add-op1",
+            inline=inline,
+        )
+        for inline in (False, True)
+    ]
+
+    def read(path: Path) -> None:
+        for tensor in read_raw_file(path).tensors:
+            tensor.array().sum()
+
+    return Kind(sources, directory / "Add.Default_Add-op1.2.161243956333802", read)
+
+
 def _csv(directory: Path) -> Kind:
     made = made_dump(directory / "made")
     rows = [path.read_bytes() for path in sorted(made.root.rglob("*.csv"))]
@@ -234,6 +275,13 @@ def _foreign_dump(directory: Path) -> Kind:
     return _dump_of(root, directory)
 
 
+def _msprobe_dump(directory: Path) -> Kind:
+    """The same with the JSON files of a dump by msprobe."""
+    root = unpack(directory / "msprobe") / "L0_statistics"
+    shutil.rmtree(root / "step1")
+    return _dump_of(root, directory)
+
+
 def _dump_of(root: Path, directory: Path) -> Kind:
     def read() -> None:
         dump = Dump(root)
@@ -287,10 +335,13 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "npz": _npz,
     "torch": _torch,
     "npy": _npy,
+    "pt": _pt,
+    "raw": _raw,
     "csv": _csv,
     "json": _json,
     "events": _events,
     "log": _log,
     "dump": _dump,
     "foreign_dump": _foreign_dump,
+    "msprobe_dump": _msprobe_dump,
 }

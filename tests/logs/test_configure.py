@@ -59,6 +59,7 @@ def clean():
     assert (list(logger.handlers), logger.level, logger.propagate) == before
 
 
+@pytest.mark.document(54)
 def test_by_default_warnings_and_errors_go_to_the_screen():
     done = _run()
     assert _said(done.stderr) == [
@@ -67,6 +68,11 @@ def test_by_default_warnings_and_errors_go_to_the_screen():
     assert done.stdout == ""
 
 
+@pytest.mark.document(
+    54,
+    says="`GLOG_v`: the log level, 0: DEBUG; 1: INFO; 2: WARNING; 3: ERROR; default 2",
+    how="the same variable, or SONDE_LOG_V",
+)
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -83,6 +89,12 @@ def test_the_level_is_the_documents(name: str, value: str, shown: list[str]):
     assert [level for module, level in said if module == "dump"] == shown
 
 
+@pytest.mark.document(
+    60,
+    says='`MS_SUBMODULE_LOG_v="{SubModule1:LogLevel1,SubModule2:LogLevel2,...}"`',
+    how="the same variable, or SONDE_SUBMODULE_LOG_V; sub modules CAPTURE, DUMP, TRAIN, ...: "
+    "docs/logs.md",
+)
 def test_a_sub_modules_level_overrides_the_global_one():
     said = _said(_run(GLOG_v="1", MS_SUBMODULE_LOG_v="{DUMP:3,CAPTURE:0}").stderr)
     assert [level for name, level in said if name == "dump"] == ["error"]
@@ -114,6 +126,11 @@ def test_the_threshold_of_the_screen_can_be_raised(tmp_path: Path):
     assert {level for _, level in _said(done.stderr)} == {"error"}
 
 
+@pytest.mark.document(
+    58,
+    says="`GLOG_log_dir` specified and `GLOG_logtostderr` 1: to the screen but not to a file",
+    how="the same",
+)
 def test_a_log_directory_without_logging_to_a_file_stays_empty(tmp_path: Path):
     done = _run(GLOG_log_dir=str(tmp_path), GLOG_logtostderr="1")
     assert list(tmp_path.iterdir()) == []
@@ -138,6 +155,11 @@ def test_a_directory_that_cannot_be_written_is_reported_and_the_screen_is_used(t
     assert len(said) == 7
 
 
+@pytest.mark.document(
+    62,
+    says="the glog does not support log rotate; use logrotate of Linux",
+    how="files turn over by size: logger_maxBytes, logger_backupCount (50 MB, 30 files)",
+)
 def test_files_turn_over_by_size_and_only_so_many_are_kept(tmp_path: Path):
     code = SPEAK + "\nfor n in range(200): logging.getLogger('sonde.dump').error('%04d', n)"
     _run(

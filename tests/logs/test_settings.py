@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sonde.logs.settings import LEVELS, SUBMODULES, VARIABLES, LogSettings, log_settings
 
-BOTH = [(setting, name) for setting, names in VARIABLES.items() for name in names]
+BOTH = [(setting, name) for setting, names in VARIABLES.items() for name in names if name]
 
 
 def _only(setting: str, name: str, text: str) -> object:
@@ -19,6 +19,11 @@ def _only(setting: str, name: str, text: str) -> object:
     return getattr(settings, setting)
 
 
+@pytest.mark.document(
+    56,
+    says="`GLOG_logtostderr`: 1: logs are output to the screen, 0: to a file; default 1",
+    how="the same variable, or SONDE_LOG_TO_STDERR",
+)
 def test_without_variables_the_defaults_apply():
     settings, problems = log_settings({})
     assert settings == LogSettings()
@@ -82,6 +87,7 @@ def test_a_bad_value_is_one_problem_that_names_it_and_the_default_applies(settin
         assert problem.endswith("using the default")
 
 
+@pytest.mark.document(56)
 def test_a_log_file_without_a_directory_is_reported_and_messages_go_to_the_screen():
     settings, problems = log_settings({"GLOG_logtostderr": "0"})
     assert settings.to_stderr is True

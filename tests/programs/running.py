@@ -18,7 +18,7 @@ from sonde.debugger.initial_watchpoints import starting_set
 from sonde.dump.reader import Dump
 
 HERE = Path(__file__).parent
-TWO_RANKS = ("fsdp2", "tensor_parallel")
+TWO_RANKS = ("fsdp2", "fsdp2_uninitialised", "tensor_parallel")
 OPTIONS = {
     "stats": ["--stats"],
     "overflow": ["--overflow"],

@@ -5,9 +5,7 @@ it computes the same bits and ends with the same exit code in every mode; standa
 the lines that are due; a healthy program is not accused and leaves no tensors on the disk; ops have
 the names of the program's own variables and attributes; steps of one structure share a graph, and
 an evaluation is no part of a step; a 0/0 in a later step is reported with its step and line.
-``expected.py`` has what differs between the programs. Of the programs with two ranks only the bits
-and the fault are proven: tensors on the meta device and collectives that are not waited for yet
-still make the verdict "unknown", and FSDP2 leaves ``FSDP`` in the names of classes.
+``expected.py`` has what differs between the programs.
 """
 
 from __future__ import annotations
@@ -16,9 +14,8 @@ import re
 
 import pytest
 from tests.programs.expected import EXPECTED, THREAD
-from tests.programs.running import HERE, MODES, TWO_RANKS, Programs
+from tests.programs.running import HERE, MODES, Programs
 
-ONE_PROCESS = [name for name in EXPECTED if name not in TWO_RANKS]
 OVERFLOW_LINES = {
     "finite": "sonde: every value of the observed steps was finite",
     "harmless": "sonde: no op made NaN or Inf by mistake",
@@ -41,7 +38,7 @@ def test_a_program_computes_the_same_bits(name: str, mode: str, programs: Progra
 
 
 @pytest.mark.parametrize("mode", ["stats", "overflow", "debugger"])
-@pytest.mark.parametrize("name", ONE_PROCESS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_only_the_lines_that_are_due_are_printed(name: str, mode: str, programs: Programs) -> None:
     expected = EXPECTED[name]
     for bare, stderr in zip(
@@ -49,7 +46,9 @@ def test_only_the_lines_that_are_due_are_printed(name: str, mode: str, programs:
     ):
         lines = [line for line in stderr.splitlines() if line not in bare.splitlines()]
         assert all(line.startswith("sonde: ") for line in lines), stderr
-        last = lines.pop() if mode == "overflow" else ""
+        last = lines.pop() if mode != "debugger" else ""
+        if mode == "stats":
+            assert ": dumped step" in last
         if mode == "overflow":
             verdict = OVERFLOW_LINES[expected.verdict].removeprefix("sonde: ")
             assert verdict in last
@@ -57,7 +56,7 @@ def test_only_the_lines_that_are_due_are_printed(name: str, mode: str, programs:
         assert len(lines) == len(expected.slugs)
 
 
-@pytest.mark.parametrize("name", ONE_PROCESS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_healthy_program_is_not_accused(name: str, programs: Programs) -> None:
     ended = programs(name, "overflow")
     for rank in range(len(ended.codes)):
@@ -71,7 +70,7 @@ def test_a_healthy_program_is_not_accused(name: str, programs: Programs) -> None
         assert {hit.status for hit in found} <= {"hypothesis"}
 
 
-@pytest.mark.parametrize("name", ONE_PROCESS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_ops_have_the_names_of_the_program(name: str, programs: Programs) -> None:
     expected, dump = EXPECTED[name], programs(name, "stats").dump
     assert all(problem.is_gap for problem in dump.check())
@@ -112,3 +111,18 @@ def test_a_division_of_zero_by_zero_is_found(name: str, programs: Programs) -> N
         assert told["origin"]["step"] == (step if EXPECTED[name].steps else 0)
         assert re.fullmatch(rf"{scope}/div-op\d+", told["origin"]["op"])
         assert f"{name}.py:{number}: " in seen.stderr[rank]
+
+
+def test_weights_that_nothing_initialised_are_named_not_the_collective(programs: Programs) -> None:
+    bare = programs("fsdp2_uninitialised", "bare")
+    seen = programs("fsdp2_uninitialised", "overflow")
+    assert (seen.codes, seen.stdout) == (bare.codes, bare.stdout)
+    assert all("loss nan" in each for each in bare.stdout)
+    lines = (HERE / "fsdp2_uninitialised.py").read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if line.endswith("# FIRST USE")]
+    for rank in range(2):
+        told = seen.verdict(rank)
+        assert told["verdict"] == "fault"
+        assert (told["origin"]["kind"], told["origin"]["step"]) == ("leaf", 0)
+        assert told["origin"]["op"] == "1.weight.local"
+        assert told["origin"]["source"]["line"] == number

@@ -51,6 +51,7 @@ hits = st.lists(
 )
 
 
+@pytest.mark.document(245)
 @given(st.lists(hits, max_size=5))
 def test_hits_are_in_order_however_they_come(parts: list[list[Hit]]) -> None:
     found = book()

@@ -114,6 +114,12 @@ def run() -> Run:
     return Run()
 
 
+@pytest.mark.document(
+    17,
+    says="`SummaryCollector(summary_dir='./summary_dir')` can save the training information to "
+    "files",
+    how="the same; TensorBoard reads the files, `sonde show summary_dir` lists them",
+)
 def test_losses_and_rates_are_read_back_exactly(run: Run, tmp_path: Path):
     run.train(SummaryCollector(tmp_path, collect_freq=5))
     events = _events(tmp_path)
@@ -183,6 +189,11 @@ def test_tensors_are_collected_in_about_twenty_steps(run, tmp_path, options, epo
     assert _steps(_events(tmp_path).Histograms("weights/conv.bias")) == expected
 
 
+@pytest.mark.document(
+    200,
+    says="check whether the data processing meets the expectation through visualization",
+    how="`SummaryCollector` saves pictures of the input; the page shows any input as a heat map",
+)
 def test_the_picture_of_the_batch_is_a_png_of_its_first_sample(run: Run, tmp_path: Path):
     run.train(SummaryCollector(tmp_path), epochs=1)
     shown = _events(tmp_path).Images("input_data")[0]

@@ -17,7 +17,15 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from sonde.train import Callback, LambdaCallback, Model, ModelCheckpoint, RunContext, StopAtTime
+from sonde.train import (
+    Callback,
+    LambdaCallback,
+    Model,
+    ModelCheckpoint,
+    RunContext,
+    StopAtTime,
+    check_ranks,
+)
 
 
 class DeathError(Exception):
@@ -53,6 +61,13 @@ def main() -> None:
     torch.set_num_threads(1)
     address = f"tcp://127.0.0.1:{port}"
     distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    # The seeds differ, so do the weights of the second layer; the first is frozen at 0.
+    network = classifier(seed=rank)
+    nn.init.zeros_(network[0].weight)
+    checked = check_ranks(network)
+    report = {"same": bool(checked), "text": str(checked).splitlines()}
+    wrapped = str(check_ranks(DistributedDataParallel(network)))
+    report["wrapped"] = wrapped
     whole = train(rank, 100, [], None)
     pair = [ModelCheckpoint("run", directory), LambdaCallback(on_train_step_end=die)]
     try:
@@ -65,7 +80,8 @@ def main() -> None:
     standard, sys.stdout = sys.stdout, sys.stderr  # StopAtTime prints
     stopped = train(rank, 300, [StopAtTime(0 if rank else 999)], None)
     sys.stdout = standard
-    print(json.dumps({"whole": whole, "saved": saved, "resumed": resumed, "stopped": stopped}))
+    runs = {"whole": whole, "saved": saved, "resumed": resumed, "stopped": stopped}
+    print(json.dumps({**runs, "ranks": report}))
     distributed.destroy_process_group()
 
 

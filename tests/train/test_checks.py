@@ -42,6 +42,7 @@ class Parts(nn.Module):
 
 
 class TestUpdates:
+    @pytest.mark.document(63)
     def test_each_weight_that_does_not_move_has_its_reason(self) -> None:
         network = Parts()
         given = [network.good, network.detached, network.dead, network.empty]
@@ -121,6 +122,12 @@ class TestGradients:
         assert bool(report) == (not report.findings)
         return {state.name: state.verdict for state in report.gradients}, report.total_norm
 
+    @pytest.mark.document(
+        99,
+        says="gradient of 0, gradient disappearance and gradient explosion",
+        how="`sonde.train.check_gradients(network)`; conditions gradient_vanishing, "
+        "gradient_exploding, gradient_too_large",
+    )
     def test_every_verdict(self) -> None:
         verdicts, total = self.report(
             ok=torch.tensor([3.0, 4.0]),

@@ -20,6 +20,7 @@ from sonde.train import (
     History,
     Loss,
     LossMonitor,
+    MetricValue,
     Model,
     ModelCheckpoint,
     Precision,
@@ -40,11 +41,17 @@ from sonde.train.one_step import TrainOneStepWithLossScaleCell, WithLossCell
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
 
 
+@pytest.mark.document(1)
 def test_the_callback_base_class_has_the_document_s_hooks() -> None:
     for hook in ("begin", "epoch_begin", "epoch_end", "step_begin", "step_end", "end"):
         assert callable(getattr(Callback, hook))
 
 
+@pytest.mark.document(
+    2,
+    says="transfer the callback object in the `model.train` method; it can be a list",
+    how="`Model.train(epoch, dataset, callbacks=...)`: one object or a list",
+)
 def test_callbacks_are_given_to_train_as_a_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +72,17 @@ def test_callbacks_are_given_to_train_as_a_list(
     assert capsys.readouterr().out.startswith("epoch: 1 step: 1, loss is 0.61039")
 
 
+@pytest.mark.document(
+    4,
+    says="`run_context.original_args()` gives the `cb_params` dictionary",
+    how="the same; values are attributes and keys, a mistyped name gets the nearest one",
+)
+@pytest.mark.document(7)
+@pytest.mark.document(
+    11,
+    says="terminate training within the specified time: `StopAtTime(run_time=10)`",
+    how="the example runs as written; `sonde.train.StopAtTime(run_time)` is ready-made",
+)
 def test_stop_at_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     class StopAtTime(Callback):
         def __init__(self, run_time):
@@ -102,6 +120,13 @@ def test_stop_at_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert capsys.readouterr().out == f"epoch:  2  step:  7  loss:  {losses[-1]!r}\n"
 
 
+@pytest.mark.document(
+    65,
+    says="the `save_checkpoint` interface to save the Checkpoint file directly",
+    how="`sonde.train.save_checkpoint(save_obj, ckpt_file_name)`",
+)
+@pytest.mark.document(8)
+@pytest.mark.document(2)
 def test_save_the_checkpoint_with_the_highest_accuracy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,8 +161,11 @@ def test_save_the_checkpoint_with_the_highest_accuracy(
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= 2
-    assert lines[-1] == f"Save the maximum accuracy checkpoint,the accuracy is {callback.acc}"
-    assert {f"{line.split()[-1]}.ckpt" for line in lines} == {p.name for p in tmp_path.iterdir()}
+    shown = str(callback.acc)
+    assert lines[-1] == f"Save the maximum accuracy checkpoint,the accuracy is {shown}"
+    # The names of the files have all digits, what is printed at most four decimals.
+    saved = {str(MetricValue(float(path.stem))) for path in tmp_path.iterdir()}
+    assert {line.split()[-1] for line in lines} == saved
     # The saved weights have the accuracy of their name, counted by hand.
     best = classifier(seed=1)
     load_checkpoint(tmp_path / f"{callback.acc}.ckpt", best, strict_load=True)
@@ -146,6 +174,16 @@ def test_save_the_checkpoint_with_the_highest_accuracy(
     assert right / 32 == pytest.approx(float(callback.acc), abs=5e-5)
 
 
+@pytest.mark.document(
+    20,
+    says="`Model(net, loss_fn=loss, optimizer=opt, metrics=metrics, callbacks=TimeMonitor())`",
+    how="`sonde.train.Model`, the same names of arguments",
+)
+@pytest.mark.document(
+    23,
+    says="`model.eval` returns a dictionary that contains the metrics and results",
+    how="the same",
+)
 def test_a_dictionary_of_metrics_and_callbacks_given_to_the_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -172,6 +210,11 @@ def test_a_dictionary_of_metrics_and_callbacks_given_to_the_model(
     assert capsys.readouterr().out.startswith("Eval epoch time: ")
 
 
+@pytest.mark.document(
+    33,
+    says="metric.clear(), metric.update(x, y), metric.eval(): `Accuracy is 0.6667`",
+    how="the example prints the same",
+)
 def test_the_accuracy_example_prints_what_the_document_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -196,6 +239,7 @@ class TestCheckingUpdates:
         model.train(1, loader(), ModelCheckpoint("net", directory, config))
         return directory / "net-1_1.ckpt", directory / "net-1_2.ckpt"
 
+    @pytest.mark.document(68)
     def test_the_document_s_comparison_of_two_checkpoints(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -218,6 +262,7 @@ class TestCheckingUpdates:
             "same params num:  1",
         ]
 
+    @pytest.mark.document(69)
     def test_the_document_s_search_for_nan_and_inf(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -235,6 +280,12 @@ class TestCheckingUpdates:
             "NAN value: fc2.bias",
         ]
 
+    @pytest.mark.document(
+        68,
+        says="compare the weight values of Checkpoint files: `same value`, `All params num`, `same "
+        "params num`",
+        how="`sonde.train.compare_weights(ckpt1, ckpt2)`, the same words; `sonde ckpt diff A B`",
+    )
     def test_the_same_in_one_call(self, tmp_path: Path) -> None:
         report = compare_weights(*self.trained(tmp_path))
         assert report.unchanged == ("3.bias",)
@@ -245,6 +296,11 @@ class TestCheckingUpdates:
             "same params num: 1",
         ]
 
+    @pytest.mark.document(
+        69,
+        says="checking whether there is NAN, INF abnormal data in the weight value",
+        how="`sonde.train.check_weights(ckpt)`, `sonde ckpt check FILE`",
+    )
     def test_nan_and_inf_in_a_checkpoint_in_one_call(self) -> None:
         report = check_weights(Path(__file__).parent / "data" / "nan_log_final.ckpt")
         assert not report
@@ -256,6 +312,12 @@ class TestCheckingUpdates:
             "fc2.bias: 3 NaN, 0 Inf of 3",
         ]
 
+    @pytest.mark.document(
+        63,
+        says="execute a step completely, normal completion of parameter update",
+        how="`sonde.train.check_update(network, step)`: which weights changed, and why others did "
+        "not",
+    )
     def test_a_step_that_updates_and_its_gradients(self) -> None:
         network = classifier()
         optimizer = sgd(network)
@@ -315,6 +377,22 @@ def test_the_self_packaged_training_step_of_the_tuning_document(
     assert float(lines[-1].split()[3].rstrip(",")) < 5 < float(lines[0].split()[3].rstrip(","))
 
 
+@pytest.mark.document(
+    188,
+    says="ms.Model(network=..., loss_fn=loss, optimizer=opt, "
+    "loss_scale_manager=loss_scale_manager)",
+    how="`sonde.train.Model`, the same arguments",
+)
+@pytest.mark.document(
+    190,
+    says="self-packaged forward network and loss function: nn.WithLossCell(msnet, loss)",
+    how="`sonde.train.WithLossCell`; `Model(network=net_with_loss, optimizer=opt)`",
+)
+@pytest.mark.document(
+    194,
+    says="self-packaged training process: ms.Model(network=train_net)",
+    how="the same with `sonde.train.Model`",
+)
 @pytest.mark.parametrize("way", ["general", "with loss", "whole step"])
 def test_the_three_ways_to_a_model_of_the_tuning_document_learn_the_same(
     way: str, tmp_path: Path

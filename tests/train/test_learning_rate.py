@@ -48,6 +48,7 @@ def _rates(scheduler: lr_scheduler.LRScheduler, steps: int) -> list[float]:
     return rates
 
 
+@pytest.mark.document(92)
 def test_the_documents_warm_up_schedule_runs_as_written():
     class WarmUpLR(LearningRateSchedule):
         def __init__(self, learning_rate, warmup_steps):
@@ -81,6 +82,11 @@ def test_the_documents_warm_up_schedule_runs_as_written():
         WarmUpLR(1, 4)
 
 
+@pytest.mark.document(
+    90,
+    says="some common implementations of dynamic learning rate",
+    how="seven schedules and seven functions in `sonde.train`: docs/learning-rates.md",
+)
 @pytest.mark.parametrize(
     ("rates", "expected"),
     [
@@ -115,6 +121,7 @@ def test_the_lists_are_those_of_the_references_examples(rates: list[float], expe
     assert rates == pytest.approx(expected, rel=1e-15)
 
 
+@pytest.mark.document(90)
 @pytest.mark.parametrize(
     ("schedule", "step", "expected"),
     [

@@ -50,6 +50,11 @@ def _half_square(output: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     return ((output.float() - label) ** 2).mean()
 
 
+@pytest.mark.document(
+    192,
+    says="nn.TrainOneStepWithLossScaleCell: loss, overflow, scaling_sens = train_net(*data)",
+    how="`sonde.train.TrainOneStepWithLossScaleCell`; the example prints the same lines",
+)
 def test_the_documents_loop_prints_step_loss_overflow_and_scale():
     def get_data(num, w=2.0, b=3.0):
         for _ in range(num):
@@ -85,6 +90,7 @@ def test_the_documents_loop_prints_step_loss_overflow_and_scale():
         assert re.fullmatch(rf"step: {number}, loss: \d+\.\d+, overflow:False, scale:1\.0", line)
 
 
+@pytest.mark.document(97)
 def test_a_fixed_manager_keeps_its_scale():
     manager = FixedLossScaleManager()
     manager.update_loss_scale(True)
@@ -100,6 +106,12 @@ def test_a_fixed_manager_may_leave_overflow_alone():
     assert manager.get_update_cell() is None
 
 
+@pytest.mark.document(
+    97,
+    says="dynamic loss_scale: adjusted automatically; static loss_scale: the scale value needs to "
+    "be reduced",
+    how="`DynamicLossScaleManager` adjusts it, `FixedLossScaleManager` keeps it",
+)
 def test_a_dynamic_manager_halves_on_overflow_and_doubles_after_the_window():
     manager = DynamicLossScaleManager(init_loss_scale=16, scale_factor=2, scale_window=3)
     scales = []
@@ -110,6 +122,11 @@ def test_a_dynamic_manager_halves_on_overflow_and_doubles_after_the_window():
     assert manager.get_drop_overflow_update() is True
 
 
+@pytest.mark.document(
+    187,
+    says="ms.DynamicLossScaleManager(): dynamic loss scale",
+    how="`sonde.train.DynamicLossScaleManager`, the same defaults",
+)
 def test_the_dynamic_default_is_the_references():
     manager = DynamicLossScaleManager()
     assert (manager.get_loss_scale(), manager.scale_factor, manager.scale_window) == (
@@ -129,6 +146,12 @@ def test_a_dynamic_scale_stays_between_one_and_the_largest_float32():
     assert manager.get_loss_scale() == 2.0**127
 
 
+@pytest.mark.document(
+    195,
+    says="if overflow occurs continuously, use the debugger or dump data",
+    how="after 1000 overflows in a row the training ends with one line that says so; `sonde run "
+    "--overflow` names the op",
+)
 def test_overflow_without_end_says_that_the_scale_is_not_the_cause():
     manager = DynamicLossScaleManager(4)
     for _ in range(1000):
@@ -163,6 +186,12 @@ def test_a_restored_manager_continues_as_the_first_would(before, after):
         assert second.get_loss_scale() == first.get_loss_scale()
 
 
+@pytest.mark.document(
+    191,
+    says="nn.FixedLossScaleUpdateCell(1), nn.DynamicLossScaleUpdateCell(loss_scale_value, "
+    "scale_factor, scale_window)",
+    how="the same names in `sonde.train`",
+)
 def test_an_update_cell_shares_its_managers_scale():
     manager = DynamicLossScaleManager(1024, 2, 10)
     cell, sense = manager.get_update_cell(), torch.tensor(1024.0)
@@ -238,6 +267,7 @@ def test_a_scaled_step_equals_the_plain_step():
     assert torch.equal(nets[0].weight.grad, nets[1].weight.grad)
 
 
+@pytest.mark.document(191)
 def test_float16_overflows_until_the_dynamic_scale_fits_and_then_learns():
     torch.manual_seed(0)
     net = LowPrecision(torch.float16)
@@ -267,6 +297,11 @@ def test_bfloat16_needs_no_scale_and_does_not_overflow():
     assert losses[-1][0] < losses[0][0] / 10
 
 
+@pytest.mark.document(
+    186,
+    says="ms.FixedLossScaleManager(drop_overflow_update=False): static loss scale",
+    how="`sonde.train.FixedLossScaleManager`, the same arguments",
+)
 @pytest.mark.parametrize("drop", [True, False])
 def test_an_overflow_drops_the_update_or_not_as_configured(drop: bool):
     net = nn.Linear(1, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.warm_python.starting import warm_python
 
 SCRIPT = """
@@ -32,6 +33,7 @@ model.train(1, list(zip(x.split(4), y.split(4))), callbacks=LossMonitor())
 """
 
 
+@pytest.mark.document(16)
 def test_a_nan_under_sonde_run_is_traced_to_its_op_and_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,27 @@ from torch import nn
 
 import sonde.train
 
-PAGE = (Path(__file__).parents[2] / "docs" / "train.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "train.md").read_text()
 
 
 def test_every_exported_name_is_on_the_page() -> None:
     internal = {"RunArguments", "RunContext", "NonFiniteLossError", "Loop"}
-    missing = [n for n in sonde.train.__all__ if n not in internal and f"{n}" not in PAGE]
-    assert missing == []
+    pages = [PAGE, *((DOCS / f"{name}.md").read_text() for name in ("metrics", "learning-rates"))]
+    words = set(re.findall(r"\w+", " ".join(pages)))
+    assert set(sonde.train.__all__) - internal - words == set()
+
+
+def test_the_methods_of_model_have_the_arguments_of_the_page() -> None:
+    table = PAGE.partition("## Callbacks")[0]
+    shown = dict(re.findall(r"(?m)^\| `(\w+)\((.*?)\)` \|", table))
+    assert set(shown) == {"train", "fit", "eval", "predict"}
+    nothing = inspect.Parameter.empty
+    for name, arguments in shown.items():
+        signature = inspect.signature(getattr(sonde.train.Model, name))
+        _, *own = (each.replace(annotation=nothing) for each in signature.parameters.values())
+        plain = signature.replace(parameters=own, return_annotation=inspect.Signature.empty)
+        assert str(plain) == f"({arguments})"
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+from tests.train.nets import classifier
+
+from sonde.train import check_ranks, rank_weights
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,10 +41,55 @@ def run_two_ranks(directory: Path) -> list[Any]:
     return results
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    return run_two_ranks(tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.mark.document(
+    198,
+    says="the initialization must be the same on all devices",
+    how="`sonde.train.check_ranks(net)` on every rank says which weights differ",
+)
+def test_weights_that_differ_between_ranks_are_named_on_every_rank(results: list[Any]) -> None:
+    for result in results:
+        assert result["ranks"] == {
+            "same": False,
+            "text": [
+                "weights of ranks differ: 3 of 4",
+                *(
+                    f"{name}: rank 1 has other values than rank 0"
+                    for name in ("0.bias", "3.weight", "3.bias")
+                ),
+            ],
+            # DistributedDataParallel copies those of rank 0.
+            "wrapped": "4 weights are the same on 2 ranks",
+        }
+
+
+def test_a_single_process_has_nothing_to_compare() -> None:
+    report = check_ranks(classifier())
+    assert report
+    assert str(report) == "4 weights are the same on 1 rank"
+
+
+def test_other_shapes_and_names_on_other_ranks_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = torch.nn.Linear(4, 2), torch.nn.Linear(4, 3, bias=False)
+    digests = [
+        {name: rank_weights._digest(value) for name, value in net.state_dict().items()}
+        for net in (here, there, there)
+    ]
+    monkeypatch.setattr(rank_weights, "gather", lambda own: digests)
+    monkeypatch.setattr(rank_weights, "rank_count", lambda: 3)
+    assert [finding.message for finding in check_ranks(here).findings] == [
+        "weight: ranks 1, 2 have another type or shape than rank 0",
+        "bias: ranks 1, 2 have no such weight, rank 0 has",
+    ]
+
+
 def test_two_ranks_resume_bit_for_bit_from_the_newest_step_both_have_and_stop_together(
-    tmp_path: Path,
+    results: list[Any],
 ) -> None:
-    results = run_two_ranks(tmp_path)
     saved = results[0]["saved"]
     assert "run-2_2.ckpt" in saved
     assert "run_rank1-2_1.ckpt" in saved

@@ -150,7 +150,6 @@ CASES: dict[str, Case] = {
     ),
 }
 ONLY_AS_STEPS_RUN: Final = {
-    "weight_initialization",
     "weight_not_changed",
     "weight_change_too_large",
     "weight_change_too_small",

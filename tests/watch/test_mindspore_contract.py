@@ -75,6 +75,7 @@ def check(path: Path, id: str, expression: str = "", **parameters: float) -> lis
     return list(check_dump(path, [WatchpointDraft("", (spec,))]).in_order())
 
 
+@pytest.mark.document(175)
 def test_view_check_names_the_op_that_made_the_first_nan(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

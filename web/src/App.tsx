@@ -7,6 +7,7 @@ import { Hits } from "./panels/Hits";
 import { LossPanel } from "./panels/LossPanel";
 import { Messages } from "./panels/Messages";
 import { NodeList } from "./panels/NodeList";
+import { NodeMenu } from "./panels/NodeMenu";
 import { OpDetails } from "./panels/OpDetails";
 import { RunPanel } from "./panels/RunPanel";
 import { TerminateDialog } from "./panels/TerminateDialog";
@@ -27,6 +28,7 @@ export function App(): JSX.Element {
       <TopBar />
       <Messages />
       {run.value === null ? <Welcome isLoaded={areRunsLoaded.value} /> : <Workspace />}
+      <NodeMenu />
       <OpenDialog />
     </>
   );

@@ -2,6 +2,7 @@ import type { Command } from "./wire";
 import { dialog, newWatchpoint, openDialog } from "./panels/dialogs";
 import { selectNext } from "./panels/listKeys";
 import { SEARCH_ID } from "./panels/NodeList";
+import { isMenuKey, openMenuBeside } from "./state/nodeMenu";
 import { stepsToRun } from "./state/preferences";
 import {
   command,
@@ -28,7 +29,7 @@ export function listenToKeys(): void {
     )
       return;
     if (event.key === " " && isPressed(event.target)) return;
-    const act = actionOf(event.key);
+    const act = isMenuKey(event) ? showMenu : actionOf(event.key);
     if (act === null) return;
     event.preventDefault();
     act();
@@ -69,6 +70,10 @@ function isPressed(target: EventTarget | null): boolean {
     target instanceof HTMLInputElement ||
     target instanceof HTMLAnchorElement
   );
+}
+
+function showMenu(): void {
+  if (place.value.op !== "") openMenuBeside(place.value.op, true);
 }
 
 function actionOf(key: string): (() => void) | null {

@@ -8,7 +8,8 @@ export type Phase = "forward" | "backward" | "optimizer";
 export type NodeKind = "op" | "parameter" | "input" | "constant";
 export type Category = "weight" | "gradient" | "activation" | "tensor";
 export type State = "waiting" | "running" | "paused" | "ended" | "lost";
-export type PauseReason = "start" | "pause" | "step" | "op" | "hit" | "breakpoint";
+export type PauseReason = "start" | "pause" | "step" | "op" | "missed" | "hit" | "breakpoint";
+export type GraphBasis = "run" | "trace" | "modules";
 export type Verdict = "hit" | "undecided";
 export type Part = "producer" | "carrier" | "other";
 export type EvidenceStatus = "established" | "supported" | "hypothesis";
@@ -305,13 +306,17 @@ export interface Checked {
   readonly later: readonly number[];
 }
 
-/** `optimizer`: the one whose step ran the graph last; empty if unknown. */
+/**
+ * `optimizer`: the one whose step ran the graph last; empty if unknown. `basis`: where the
+ * nodes are known from, see `rank.GraphPart`.
+ */
 export interface GraphInfo {
   readonly id: number;
   readonly name: string;
   readonly nodes: number;
   readonly whole: boolean;
   readonly optimizer: string;
+  readonly basis: GraphBasis;
 }
 
 /**
@@ -321,7 +326,8 @@ export interface GraphInfo {
  * pauses. `is_measuring`: one coming step is to run unobserved, as the user asked, and has not
  * ended yet. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last
  * line of the exception) and `is_terminated` (by the debugger) are set when the program has
- * ended. `message` is text to show. `is_answering`: the process answers heartbeats.
+ * ended. `message` is text to show. `is_answering`: the process answers heartbeats. `address`:
+ * of the training process, IP address and port; empty for a dump.
  */
 export interface RankView {
   readonly rank: number;
@@ -344,6 +350,7 @@ export interface RankView {
   readonly hit: HitRef | null;
   readonly is_measuring: boolean;
   readonly is_answering: boolean;
+  readonly address: string;
 }
 
 /**

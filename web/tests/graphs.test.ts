@@ -9,6 +9,7 @@ const graph = (id: number, whole: boolean, optimizer = ""): GraphInfo => ({
   nodes: 9,
   whole,
   optimizer,
+  basis: "run",
 });
 const state = "paused" as const;
 
@@ -53,4 +54,14 @@ test("a graph is named by its optimizer where there are several", () => {
   expect(graphText(graph(0, true, "Adam"), [graph(0, true, "Adam"), graph(1, true, "Adam")])).toBe(
     "graph 0 · 9 nodes",
   );
+});
+
+test("a graph that has not run yet says what it is", () => {
+  const expected = (basis: GraphInfo["basis"]): string =>
+    graphText({ ...graph(0, false), basis }, []);
+  expect(expected("modules")).toBe(
+    "graph 0 · 9 nodes, modules and parameters: its ops have not run yet",
+  );
+  expect(expected("trace")).toBe("graph 0 · 9 nodes, as traced: its ops have not run yet");
+  expect(expected("run")).toBe("graph 0 · 9 nodes, still growing");
 });

@@ -31,7 +31,16 @@ describe("an index", () => {
     expect(parseIndex("[-3:, 0]", [10, 2])).toMatchObject({ columns: 3 });
   });
 
+  test("may have dots for whole dimensions, and no brackets", () => {
+    expect(parseIndex("[...]", [4, 3, 8, 5])).toEqual(parseIndex("", [4, 3, 8, 5]));
+    expect(parseIndex("...", [4, 3])).toEqual(parseIndex("[:, :]", [4, 3]));
+    expect(parseIndex("[..., 0]", [4, 3])).toEqual(parseIndex("[:, 0]", [4, 3]));
+    expect(parseIndex("1, ..., 2:4", [4, 3, 8])).toEqual(parseIndex("[1, :, 2:4]", [4, 3, 8]));
+    expect(parseIndex("0,:", [4, 3])).toEqual(parseIndex("[0, :]", [4, 3]));
+  });
+
   test.each([
+    ["[..., ...]", [3, 3], /more than once/],
     ["[0, 1, 2]", [3, 3], /2 dimensions, but the index has 3/],
     ["[:, :, :]", [2, 2, 2], /two dimensions can be sliced/],
     ["[5, :]", [3, 3], /dimension 0 of size 3/],

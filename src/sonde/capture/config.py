@@ -18,7 +18,7 @@ from sonde.core.selection import Selection
 from sonde.core.settings import Problems, Section
 from sonde.core.statistics import HASHES
 
-SavedData = Literal["tensor", "statistic", "full"]
+SavedData = Literal["tensor", "statistic", "full", "graph"]
 StatCalcMode = Literal["host", "device"]
 StatPrecision = Literal["high", "low"]
 
@@ -36,6 +36,8 @@ class CaptureConfig:
       the order of memory;
     - ``debug_mode``: "overflow" dumps only ops with non-finite values, at most
       ``overflow_number`` of them (0: all); "exception" only the inputs of an op that raises;
+    - ``saved_data``: "graph" writes graphs and the order of execution, and no values;
+    - ``keeps_useless_outputs``: outputs that ops return empty are saved, too;
     - ``sample_num``: how many elements of a tensor are kept, if ``sample_mode``;
     - ``memory_budget``: bytes an asynchronous dump may hold; None leaves it to the sink;
     - ``own_packages``: installed packages that count as the user's own code.
@@ -60,6 +62,7 @@ class CaptureConfig:
     device_stat_precision_mode: StatPrecision = "high"
     memory_budget: int | None = None
     own_packages: tuple[str, ...] = ()
+    keeps_useless_outputs: bool = False
 
     @property
     def ios(self) -> frozenset[Io]:
@@ -72,11 +75,11 @@ class CaptureConfig:
 
     @property
     def saves_tensors(self) -> bool:
-        return self.saved_data != "statistic"
+        return self.saved_data in ("tensor", "full")
 
     @property
     def saves_statistics(self) -> bool:
-        return self.saved_data != "tensor"
+        return self.saved_data in ("statistic", "full")
 
 
 def load_config(
@@ -111,7 +114,7 @@ def _read(
     dump_mode = fields.dump_mode(common)
     debug_mode = fields.debug_mode(common, older, problems)
     initial_step = common.whole("initial_iteration", 0, accepted="0 or a greater number")
-    saved_data = common.word("saved_data", ("tensor", "statistic", "full"))
+    saved_data = common.word("saved_data", ("tensor", "statistic", "full", "graph"))
     calc_mode = sync.word("stat_calc_mode", ("host", "device"))
     precision = sync.word("device_stat_precision_mode", ("high", "low"))
     return CaptureConfig(
@@ -138,6 +141,7 @@ def _read(
         stat_calc_mode=cast(StatCalcMode, calc_mode),
         device_stat_precision_mode=cast(StatPrecision, precision),
         own_packages=fields.own_packages(common),
+        keeps_useless_outputs=fields.keeps_useless_outputs(environ, problems),
     )
 
 
@@ -168,7 +172,7 @@ def _debug_mode_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
             "dump_mode must be 0 with op_debug_mode 3 or 4, which choose the ops themselves",
         ),
         (
-            debugging and config.saves_statistics,
+            debugging and config.saved_data != "tensor",
             ("op_debug_mode", "saved_data"),
             f'saved_data "{config.saved_data}" goes only with op_debug_mode 0; 3 and 4 save '
             'tensors: write "tensor"',
@@ -204,6 +208,11 @@ def _debug_mode_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
 def _saving_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
     hashes = [name for name in config.statistic_categories if name in HASHES]
     return (
+        (
+            config.saved_data == "graph" and config.dump_mode != "all",
+            ("saved_data", "dump_mode"),
+            'dump_mode must be 0 with saved_data "graph", which saves no values of ops',
+        ),
         (
             config.save_kernel_args and config.asynchronous,
             ("save_kernel_args", "enable"),

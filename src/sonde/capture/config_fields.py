@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.own_code import refuse_other_than_package
-from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
+from sonde.core.selection import ALL_STEPS, StepSet, parse_steps
 from sonde.core.settings import Problems, Rule, Section, is_text, is_whole, kind_of, nearest
 from sonde.core.statistics import CATEGORIES
 
@@ -23,6 +24,18 @@ DumpMode = Literal["all", "kernels", "set_dump"]
 DebugMode = Literal["off", "overflow", "exception"]
 
 DEFAULT_CATEGORIES = ("max", "min", "l2norm")
+_OTHER_NAMES = {
+    **dict.fromkeys(("mean", "average"), "avg"),
+    **dict.fromkeys(("maximum", "amax"), "max"),
+    **dict.fromkeys(("minimum", "amin"), "min"),
+    **dict.fromkeys(("norm", "l2", "l2 norm", "l2_norm"), "l2norm"),
+    **dict.fromkeys(("stddev", "standard deviation"), "std"),
+    **dict.fromkeys(("size", "numel", "shape"), "count"),
+    **dict.fromkeys(("nan", "nan_count"), "nan count"),
+    **dict.fromkeys(("inf", "inf count"), "positive inf count"),
+    "zeros": "zero count",
+}
+"""What users call statistics that have another name."""
 
 CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "common_dump_settings": (
@@ -50,8 +63,12 @@ INPUT_OUTPUT: Mapping[int, frozenset[Io]] = {
 }
 _RANKS = "a list of ranks such as [0, 1, 2, 3, 4, 5, 6, 7]"
 _STEPS = 'a text such as "0|5-8|100-120", or "all"'
-_KERNELS = 'a list of full op names, op types or "name-regex(...)"'
+_KERNELS = 'a list of names of ops or modules, op types or "name-regex(...)"'
 _DIRECTORY_VARIABLES = ("SONDE_DIAGNOSTIC_DATA_PATH", "MS_DIAGNOSTIC_DATA_PATH")
+_USELESS_VARIABLES = (
+    "SONDE_DUMP_IGNORE_USELESS_OUTPUT",
+    "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT",
+)
 _NET_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _RESERVED_NET_NAMES = ("graphs", "execution_order")  # folders beside the net's own
 
@@ -183,7 +200,7 @@ def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
     texts: tuple[str, ...] = common.entries("kernels", (), Rule(_KERNELS, is_text))
     for index, text in enumerate(texts):
         try:
-            patterns.append(parse_op(text))
+            patterns.append(OpPattern.parse(text))
         except SondeError as error:
             slug = error.slug if error.slug == "regex" else "config-kernels"
             common.refuse("kernels", f"entry {index}: {error.message}", slug=slug)
@@ -196,12 +213,6 @@ def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
     return tuple(patterns)
 
 
-def parse_op(text: str) -> OpPattern:
-    if text.lstrip().startswith("name-regex") and not re.match(r"name-regex\(.*\)$", text.strip()):
-        raise SondeError(f"{text!r} is not of the form name-regex(...)", slug="op-pattern")
-    return OpPattern.parse(text)
-
-
 def statistic_categories(common: Section) -> tuple[str, ...]:
     """In the order of the file, each once."""
     accepted = 'a list such as ["max", "min", "l2norm"]'
@@ -209,7 +220,8 @@ def statistic_categories(common: Section) -> tuple[str, ...]:
     names = common.entries("statistic_category", DEFAULT_CATEGORIES, rule)
     for index, name in enumerate(names):
         if name not in CATEGORIES:
-            hint = nearest(name, CATEGORIES, "accepted:")
+            meant = _OTHER_NAMES.get(name.strip().lower())
+            hint = f"; did you mean {meant!r}?" if meant else nearest(name, CATEGORIES, "accepted:")
             common.refuse(
                 "statistic_category",
                 f"entry {index}: {name!r} is not a statistic{hint}",
@@ -256,6 +268,19 @@ def net_name(common: Section) -> str:
     if reason is not None:
         common.refuse("net_name", f"{name!r} {reason}", slug="config-net-name")
     return name
+
+
+def keeps_useless_outputs(environ: Mapping[str, str], problems: Problems) -> bool:
+    """Whether outputs that ops return empty are dumped: if a variable of the environment is 0."""
+    variable = next((name for name in _USELESS_VARIABLES if environ.get(name)), None)
+    value = "1" if variable is None else environ[variable].strip()
+    if value not in ("0", "1"):
+        problems.add(
+            f"{variable} is {value!r}; accepted: 0 (dump outputs that ops return empty) or 1 "
+            "(leave them out, the default)",
+            slug="config-value",
+        )
+    return value == "0"
 
 
 def own_packages(common: Section) -> tuple[str, ...]:

@@ -8,16 +8,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from sonde.capture.config import CaptureConfig, refuse_unwritable
 from sonde.capture.config_fields import (
     DEBUG_MODES,
     DUMP_MODES,
     INPUT_OUTPUT,
-    parse_op,
+    keeps_useless_outputs,
     why_not_a_net_name,
 )
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.own_code import VARIABLE, parse_packages
 from sonde.core.selection import Selection, parse_steps
 from sonde.core.settings import Problems
@@ -29,8 +31,12 @@ SHORT_FORM_CATEGORIES = (
 SHORT_FORM_OVERFLOWS = 100
 """Ops that an overflow dump saves without a configuration file: NaN spreads to every later op."""
 
+_NOT_OF_TENSORS = ("overflow_number", "statistic_category", "own_packages")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+DEFAULT_DIRECTORY: Final = "sonde_dump"
+"""Where a dump goes if the user names no directory."""
 
 
 def config_from_options(
@@ -41,6 +47,7 @@ def config_from_options(
     ops: Sequence[str] = (),
     stats: bool = False,
     overflow: bool = False,
+    graph: bool = False,
     net_name: str = "Net",
     memory_budget: int | None = None,
 ) -> CaptureConfig:
@@ -60,6 +67,14 @@ def config_from_options(
             "tensors",
             slug="config-combination",
         )
+    if graph and (stats or overflow or ops):
+        other = "--stats" if stats else "--overflow" if overflow else "--dump-ops"
+        problems.add(
+            f"--graph cannot be combined with {other}: it writes graphs and no values; every dump "
+            "writes them",
+            slug="config-combination",
+        )
+    keeps_useless = keeps_useless_outputs(environ, problems)
     path = _directory(directory, problems)
     problems.raise_if_any()
     config = CaptureConfig(
@@ -68,12 +83,13 @@ def config_from_options(
         net_name=net_name,
         text="",
         dump_mode="kernels" if ops else "all",
-        saved_data="statistic" if stats else "tensor",
+        saved_data="graph" if graph else "statistic" if stats else "tensor",
         statistic_categories=SHORT_FORM_CATEGORIES,
         debug_mode="overflow" if overflow else "off",
         overflow_number=SHORT_FORM_OVERFLOWS if overflow else 0,
         memory_budget=memory_budget,
         own_packages=parse_packages(environ.get(VARIABLE, "")),
+        keeps_useless_outputs=keeps_useless,
     )
     return replace(config, text=_as_json(config, _world_size(environ)))
 
@@ -96,7 +112,7 @@ def _selection(steps: str, ops: Sequence[str], problems: Problems) -> Selection:
     patterns = []
     for text in ops:
         try:
-            patterns.append(parse_op(text))
+            patterns.append(OpPattern.parse(text))
         except SondeError as error:
             problems.add(f"--dump-ops {error.message}", slug="config-kernels")
     return replace(selection, ops=tuple(patterns) if ops else None)
@@ -109,6 +125,16 @@ def parse_size(text: str) -> int:
     if size < 1:
         raise UsageError(f"{text!r} is not a size such as '512M' or '4G'", slug="size")
     return size
+
+
+def mindspore_text(config: CaptureConfig) -> str:
+    """The configuration file with which MindSpore dumps the same steps and ops: tensors, while the
+    ops run. It can dump neither statistics nor overflows alone on a CPU."""
+    plain = replace(config, asynchronous=False, saved_data="tensor", debug_mode="off")
+    content = json.loads(_as_json(plain, 1))
+    for key in _NOT_OF_TENSORS:  # MindSpore refuses some of them where they have no effect.
+        content["common_dump_settings"].pop(key, None)
+    return json.dumps(content, indent=4, ensure_ascii=False)
 
 
 def _world_size(environ: Mapping[str, str]) -> int:
@@ -126,7 +152,7 @@ def _as_json(config: CaptureConfig, world_size: int) -> str:
         "iteration": str(config.selection.steps),
         "saved_data": config.saved_data,
         "input_output": _number_of(INPUT_OUTPUT, config.ios),
-        "kernels": [pattern.text for pattern in config.selection.ops or ()],
+        "kernels": [str(pattern) for pattern in config.selection.ops or ()],
         "support_device": list(range(max(8, world_size))),
         "statistic_category": list(config.statistic_categories),
         "overflow_number": config.overflow_number,

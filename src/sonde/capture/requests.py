@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sonde.core.graph import Graph, OpNode
-from sonde.core.selection import OpPattern, Selection, StepSet
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.operators.suggestions import suggestion
+from sonde.core.selection import Selection, StepSet
+from sonde.core.sink import Sink, StepEnd, TensorView
 
 
 @dataclass(slots=True)
@@ -15,7 +17,10 @@ class SelectionRequest:
     """Requests the ops of a Selection; records which of its patterns never matched an op."""
 
     selection: Selection
-    _matched: set[str] = field(init=False, default_factory=set)
+    _unmatched: list[OpPattern] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._unmatched = list(self.selection.ops or ())
 
     @property
     def steps(self) -> StepSet:
@@ -25,46 +30,103 @@ class SelectionRequest:
         return True if self.selection.ops is None else None
 
     def wants_op(self, node: OpNode) -> bool:
-        patterns = self.selection.ops
-        if patterns is None:
-            return True
-        found = False
-        for pattern in patterns:
-            if pattern.matches(node.name, node.type, is_leaf=node.kind != "op"):
-                self._matched.add(pattern.text)
-                found = True
-        return found
+        if self._unmatched:
+            self._unmatched = [each for each in self._unmatched if not _matches(each, node)]
+        return self.selection.wants_op(node)
 
     def unmatched(self) -> tuple[OpPattern, ...]:
-        return tuple(
-            pattern for pattern in self.selection.ops or () if pattern.text not in self._matched
-        )
+        """The patterns that have matched no op so far."""
+        return tuple(self._unmatched)
+
+    def ops_in(self, graph: Graph) -> Iterable[str]:
+        """The names of the ops of a graph that are wanted."""
+        return (node.name for node in graph.ops if self.selection.wants_op(node))
+
+
+@dataclass(slots=True, eq=False)
+class Switch:
+    """Switches ops on or off, from the time at which it was added.
+
+    ``pattern`` has the name of what it covers, for messages. ``had_step``: it was there when a step
+    began; ``has_matched``: it has covered an op.
+    """
+
+    pattern: OpPattern
+    covers: Callable[[OpNode], bool]
+    enabled: bool
+    had_step: bool = False
+    has_matched: bool = False
 
 
 @dataclass(slots=True)
 class ToggledRequest:
-    """Ops switched on and off while the training runs; the last rule that covers an op decides.
+    """Ops switched on and off while the training runs; the last switch that covers an op decides.
 
-    A rule is a predicate and whether it switches on. Without a rule no op is wanted.
+    Without a switch no op is wanted.
     """
 
     steps: StepSet
-    rules: list[tuple[Callable[[OpNode], bool], bool]] = field(default_factory=list)
+    switches: list[Switch] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
 
     def wants_every_op(self) -> bool | None:
-        return None if self.rules else False
+        return None if self.switches else False
 
     def wants_op(self, node: OpNode) -> bool:
-        for covers, enabled in reversed(self.rules):
-            if covers(node):
-                return enabled
-        return False
+        decision = False
+        for switch in self.switches:
+            if switch.covers(node):
+                switch.has_matched = True
+                decision = switch.enabled
+        if decision and node.kind == "op":
+            self._names.add(node.name)
+        return decision
+
+    def begin_step(self) -> None:
+        for switch in self.switches:
+            switch.had_step = True
+
+    def unmatched(self) -> tuple[OpPattern, ...]:
+        """The patterns of switches that were there for a whole step and covered no op so far."""
+        return tuple(
+            each.pattern for each in self.switches if each.had_step and not each.has_matched
+        )
+
+    def ops_in(self, graph: Graph) -> Iterable[str]:
+        """The names of the ops of a graph that have been wanted."""
+        return (node.name for node in graph.ops if node.name in self._names)
 
 
-def nearest_names(pattern: OpPattern, graphs: Sequence[Graph], most: int = 3) -> list[str]:
-    """Names in ``graphs`` that the user may have meant by a pattern that matched no op."""
-    names = list(dict.fromkeys(node.name for graph in graphs for node in graph))
-    types = list(dict.fromkeys(node.type for graph in graphs for node in graph))
-    text = pattern.text.removeprefix("name-regex(").removesuffix(")")
-    pool = names if pattern.is_exact or pattern.text != text else types
-    return difflib.get_close_matches(text, pool, n=most, cutoff=0.4)
+class UnmatchedPatterns(Sink):
+    """Reports, at the end of a step, patterns of ``request`` that match no op; each once."""
+
+    def __init__(
+        self, request: SelectionRequest | ToggledRequest, report: Callable[[str], None]
+    ) -> None:
+        self._request = request
+        self._report = report
+        self._reported: set[str] = set()
+
+    def begin_step(self, step: int) -> None:
+        if isinstance(self._request, ToggledRequest):
+            self._request.begin_step()
+
+    def has(self, view: TensorView) -> bool:
+        return True
+
+    def end_step(self, end: StepEnd) -> None:
+        for pattern in self._request.unmatched():
+            if pattern.text not in self._reported:
+                self._reported.add(pattern.text)
+                hint = suggestion(pattern, map(named, end.graph))
+                self._report(
+                    f"sonde: {pattern.text!r} matched no op of step {end.step}{hint} [op-unmatched]"
+                )
+
+
+def named(node: OpNode) -> NamedOp:
+    return NamedOp(node.name, node.type, node.scope, node.kind != "op")
+
+
+def _matches(pattern: OpPattern, node: OpNode) -> bool:
+    return pattern.matches(*named(node))

@@ -18,7 +18,7 @@ from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
-from sonde.core.text.terminal_text import print_to_stderr
+from sonde.logs import say
 
 logger = logging.getLogger("sonde.capture")
 
@@ -71,7 +71,7 @@ class Session:
 
     subscriptions: list[Subscription]
     initial_step: int = 0
-    report: Callable[[str], None] = print_to_stderr
+    report: Callable[[str], None] = say
     coverage: Coverage = field(default_factory=Coverage)
     step: int = field(init=False, default=0)
     generation: int = field(init=False, default=0)
@@ -80,7 +80,11 @@ class Session:
     _reported: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self.step = self.initial_step
+        self.begin_at(self.initial_step)
+
+    def begin_at(self, step: int) -> None:
+        """Number the first step ``step``."""
+        self.step = self.coverage.first_step = self.coverage.next_step = step
 
     def wanted(self, step: int) -> bool:
         """Whether any sink wants ops of ``step``."""
@@ -155,7 +159,7 @@ class Session:
         for subscription in self._active:
             self._shield(subscription, subscription.sink.end_step, end)
         self._active = ()
-        self.step += 1
+        self._count_step()
         if end.complete:
             self.coverage.steps += 1
         else:
@@ -178,7 +182,11 @@ class Session:
     def skip_step(self) -> None:
         """Count a step in which nothing was wanted or nothing ran."""
         self.drop_step()
+        self._count_step()
+
+    def _count_step(self) -> None:
         self.step += 1
+        self.coverage.next_step = self.step
 
     def switch_off(self) -> None:
         """Stop all sinks after observation has failed; files already written stay."""

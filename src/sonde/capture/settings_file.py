@@ -81,6 +81,10 @@ def _explain(error: json.JSONDecodeError) -> str:
     word = re.match(r"(True|False|None)\b", rest)
     if word:
         return f"write {_JSON_WORD[word[1]]} instead of {word[1]}"
+    if error.msg.startswith("Invalid control character"):
+        return "a text must end in the line in which it begins; close its quotes"
+    if error.msg.startswith("Unterminated string"):
+        return "this text has no closing quote"
     return error.msg[0].lower() + error.msg[1:]
 
 

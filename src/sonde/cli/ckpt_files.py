@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from sonde import kernels
@@ -21,12 +19,7 @@ from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.files import open_checkpoint
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import write_whole
-from sonde.core.text.number_text import json_value, number_text
-from sonde.core.text.terminal_text import printable
-
-_FOLDED_WIDTH = 14
-WIDE = 110
-"""A terminal with at least this many columns shows additional columns of numbers."""
+from sonde.core.text.number_text import json_value
 
 json_option = click.option(
     "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
@@ -65,14 +58,6 @@ def write_file(option: str, target: str, data: str | bytes) -> None:
         ) from None
 
 
-def number(value: float | int | None) -> str:
-    return f"{value:,}" if isinstance(value, int) else number_text(value, 3)
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    return f"[{','.join(map(str, shape))}]"
-
-
 def console() -> Console:
     """A console for output; into a file or a pipe it is wide enough that names are not cut."""
     found = Terminal(highlight=False)
@@ -82,21 +67,3 @@ def console() -> Console:
 def print_line(out: Console, text: str | Text, style: str = "") -> None:
     """Print one line, however long, without breaking it."""
     out.print(text, style=style, soft_wrap=True)
-
-
-def table(*titles: str) -> Table:
-    """A plain table: ``>`` before a title makes a column of numbers, ``~`` one that may fold."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        made.add_column(
-            title.lstrip(">~"),
-            justify="right" if title[:1] == ">" else "left",
-            overflow="fold",
-            no_wrap=title[:1] != "~",
-            min_width=_FOLDED_WIDTH if title[:1] == "~" else None,
-        )
-    return made
-
-
-def cell(text: str, style: str = "") -> Text:
-    return Text(printable(text), style)

@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from sonde.cli.ckpt_files import WIDE, cell, number, print_line, shape_text, table
+from sonde.cli.ckpt_files import print_line
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.convert import Conversion
 from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
+from sonde.compare.weights.listing import WIDE, cell, number, shape_text, table
 from sonde.compare.weights.pair import ParameterPairing
 from sonde.core.finding import Finding
 from sonde.core.text.terminal_text import printable

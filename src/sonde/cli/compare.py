@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
+from sonde.cli.compare_runs import DEFAULT_STEPS, pythons_of, run_into
 from sonde.cli.compare_text import print_comparison
+from sonde.cli.mindspore_python import python_option
 from sonde.cli.own_option import own_option
-from sonde.cli.script import say
+from sonde.cli.progress import progress_bar
 from sonde.cli.terminal import Terminal
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare as compare_dumps
@@ -29,6 +29,7 @@ from sonde.core.errors import DumpError, UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
+from sonde.logs import say
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -39,6 +40,7 @@ Examples:
   sonde compare dump_a dump_b                     two dumps, written by Sonde or by MindSpore
   sonde compare dump_a dump_b --html report.html  with an HTML report
   sonde compare --run 'train.py --fp32' --run 'train.py --bf16'
+  sonde compare --python .venv-mindspore --run train_torch.py --run train_mindspore.py
   sonde compare dump_a dump_b --write-map map.yaml   edit the file, then use it with --map
 
 \b
@@ -52,6 +54,7 @@ class CompareArguments:
 
     sides: tuple[Path, ...]
     runs: tuple[str, ...]
+    python: str | None
     steps: str | None
     rank: int | None
     rtol: float | None
@@ -88,6 +91,7 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
     help="Run this script under Sonde and compare the dump of the run; runs come before dumps. "
     f"The script is stopped after the last step to compare (default: steps {DEFAULT_STEPS}).",
 )
+@python_option
 @click.option("--steps", metavar="STEPS", help="Only these steps, such as '0|5-8'. Default: all.")
 @click.option("--rank", type=int, metavar="N", help="Only this rank. Default: all common ranks.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance for every op.")
@@ -117,8 +121,8 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
 def compare(**given: Any) -> int:
     """Compare two runs, op by op, and name the first op at fault.
 
-    A and B are dumps, written by Sonde or by MindSpore; instead of one or both, --run runs a
-    script. Ops are paired by name or, where structure or framework differ, by their computation
+    A and B are dumps, written by Sonde, MindSpore or msprobe; instead of one or both, --run runs
+    a script. Ops are paired by name or, where structure or framework differ, by their computation
     and their inputs. B is the reference.
     """
     arguments = CompareArguments(**given)
@@ -145,6 +149,8 @@ def _check(arguments: CompareArguments) -> None:
         raise UsageError(
             f"compare needs two sides, dumps or --run 'SCRIPT ARGS' (got {count})", slug="usage"
         )
+    if arguments.python is not None and not arguments.runs:
+        raise UsageError("--python needs --run", slug="usage")
     if arguments.keep is not None and not arguments.runs:
         raise UsageError("--keep needs --run", slug="usage")
     for path in arguments.written:
@@ -162,11 +168,13 @@ def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
     steps = parse_steps(DEFAULT_STEPS if arguments.steps is None else arguments.steps)
     for path in paths:
         Dump(path)  # Report a dump that cannot be read before running scripts.
+    pythons = pythons_of(arguments.runs, arguments.python)
     place = arguments.keep or Path(tempfile.mkdtemp(prefix="sonde-compare-"))
     try:
         for number, command in enumerate(arguments.runs):
             say(f"running {command}")
-            paths.insert(number, run_into(command, place / "ab"[number], steps))
+            dump = run_into(command, place / "ab"[number], steps, python=pythons[number])
+            paths.insert(number, dump)
         yield Dump(paths[0]), Dump(paths[1])
     finally:
         if arguments.keep is None:
@@ -176,7 +184,7 @@ def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
 def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> RunComparison:
     steps: StepSet | None = None if arguments.steps is None else parse_steps(arguments.steps)
     names = {} if arguments.map_file is None else read_map(arguments.map_file, a, b)
-    with _progress() as progress:
+    with progress_bar("comparing") as progress:
         return compare_dumps(
             a,
             b,
@@ -190,28 +198,6 @@ def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> RunComparison:
                 progress=progress,
             ),
         )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a progress bar if standard error is a terminal."""
-    console = Terminal(stderr=True)
-    bar = Progress(
-        TextColumn("comparing {task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar:
-        task = bar.add_task("", total=None)
-
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
-
-        yield show
 
 
 def _write(comparison: RunComparison, arguments: CompareArguments) -> None:

@@ -8,8 +8,8 @@ from math import isnan
 from rich.console import Console
 from rich.text import Text
 
-from sonde.cli.ckpt_files import table
 from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair
+from sonde.compare.weights.listing import table
 from sonde.core.graph import Source
 from sonde.core.text.number_text import count_text, scientific
 

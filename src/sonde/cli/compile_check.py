@@ -14,10 +14,11 @@ import click
 
 from sonde.capture.options import parse_size
 from sonde.cli.compile_check_text import as_document, as_lines
-from sonde.cli.script import needing_torch, run_program, say
+from sonde.cli.script import needing_torch, run_program
 from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import CaptureError
 from sonde.core.text.number_text import count_text
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compile_check.check import CompileCheck

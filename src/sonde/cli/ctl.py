@@ -22,6 +22,7 @@ from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
 from sonde.core.text.number_text import count_text
+from sonde.logs import say_result
 
 EPILOG = """\b
 Examples:
@@ -36,8 +37,7 @@ Examples:
 
 \b
 Exit codes: 0 success; 1 a watchpoint was hit (continue --wait, step, next, to, hits);
-2 error, or no server; 3 the training failed, was lost, or ended before it reached the op;
-4 timeout.
+2 error, or no server; 3 the training failed, was lost, or did not reach the op; 4 timeout.
 """
 HIT, FAILED, LATE = 1, 3, 4
 _SHOWN: Final = 20
@@ -73,7 +73,7 @@ def ctl(
 def status(obj: RunTarget, as_json: bool) -> int:
     """Show the runs and their state."""
     answer = {"runs": obj.runs()}
-    lines = [line for run in answer["runs"] for line in text.run_lines(run)]
+    lines = [line for run in answer["runs"] for line in text.status_lines(run)]
     show(answer, as_json, lines or ["no training is connected yet"])
     return 0
 
@@ -100,7 +100,7 @@ def _control(
     show(run, as_json, text.run_lines(run))
     code = _outcome(run, rank) if wait else 0
     if code == 0 and command == "to" and _is_over(_ranks(run, rank)):
-        click.echo(f"sonde: the training ended before it reached {more['op']}", err=True)
+        say_result(f"the training ended before it reached {more['op']}")
         return FAILED
     return code
 
@@ -136,8 +136,9 @@ def _outcome(run: Any, number: object) -> int:
     if _is_over(ranks):
         return 0 if all(rank["exit_code"] == 0 for rank in ranks) else FAILED
     if not _is_running(ranks):
-        return HIT if any(rank["reason"] == "hit" for rank in ranks) else 0
-    click.echo("sonde: timeout: the training still runs", err=True)
+        reasons = {rank["reason"] for rank in ranks}
+        return HIT if "hit" in reasons else FAILED if "missed" in reasons else 0
+    say_result("timeout: the training still runs")
     return LATE
 
 
@@ -181,7 +182,11 @@ def next_(obj: RunTarget, **options: Any) -> int:
 @click.argument("op")
 @_control_options(wait=True)
 def to(obj: RunTarget, **options: Any) -> int:
-    """Run to an op, or to the first op of a scope, by its full name or a unique part of it."""
+    """Run to an op, or to the first op of a scope or module.
+
+    OP is a full name, a unique part of it, the end of the path of a scope (b2-Block/), or the path
+    of a module (layers.0). If a whole step runs without it, the training is paused after that step.
+    """
     return _control(obj, "to", **options)
 
 
@@ -240,8 +245,9 @@ def hits(
     """List the hits of watchpoints, in execution order."""
     query = {"step": step, "graph": graph, "rank": rank}
     answer = obj.client.get(obj.path("/hits"), **query, limit=limit)
-    gaps = obj.client.get(obj.path())["unobserved"]
-    show(answer, as_json, text.hits_lines(answer, gaps=gaps))
+    run = obj.client.get(obj.path())
+    names = {spec["id"]: spec["name"] for spec in run["watchpoints"]}
+    show(answer, as_json, text.hits_lines(answer, names, gaps=run["unobserved"]))
     # The printed page may contain only undecided ones, with true hits on a later page.
     true_hits = obj.client.get(obj.path("/hits"), **query, verdict="hit", limit=1)
     return HIT if true_hits["total"] else 0

@@ -10,8 +10,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
-from sonde.cli.script import say
 from sonde.core.errors import SondeError, UsageError
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.wire.tls import Trust

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sonde.core.text.number_text import count_text, duration, number_text
@@ -19,6 +19,15 @@ def run_lines(run: Json) -> Iterator[str]:
             yield f"    {rank['message']}"
     for notice in run["notices"][-3:]:
         yield f"  {notice}"
+
+
+def status_lines(run: Json) -> Iterator[str]:
+    """A run and its ranks, with the address of each training process."""
+    yield from run_lines(run)
+    for rank in run["ranks"]:
+        if rank["address"]:
+            where = f"process {rank['metadata']['pid']} on {rank['metadata']['host']}"
+            yield f"  rank {rank['rank']}: client {rank['address']}, {where}"
 
 
 def _state(rank: Json) -> str:
@@ -65,13 +74,16 @@ def _condition(condition: Json) -> str:
     return f"{condition['id']} {parameters}".strip()
 
 
-def hits_lines(page: Json, hint: str = "", gaps: Sequence[str] = ()) -> Iterator[str]:
+def hits_lines(
+    page: Json, names: Mapping[int, str] | None, hint: str = "", gaps: Sequence[str] = ()
+) -> Iterator[str]:
     """The lines of a page of hits, and a count of hits that are not on it, followed by ``hint``.
 
+    ``names``: of the watchpoints there are, by their numbers; None if there is only one.
     ``gaps``: what was not observed of the run.
     """
     for hit in page["hits"]:
-        yield from _hit_lines(hit)
+        yield from _hit_lines(hit, _watchpoint_text(hit["watchpoint"], names))
     rest = page["total"] - len(page["hits"])
     if rest:
         yield f"and {rest} more{hint}"
@@ -83,13 +95,22 @@ def hits_lines(page: Json, hint: str = "", gaps: Sequence[str] = ()) -> Iterator
         yield f"not observed: {gap}"
 
 
-def _hit_lines(hit: Json) -> Iterator[str]:
+def _watchpoint_text(number: int, names: Mapping[int, str] | None) -> str:
+    """The watchpoint of a hit, to be followed by its condition."""
+    if names is None:
+        return ""
+    name = f" {names[number]!r}" if names.get(number) else ""
+    removed = "" if number in names else " (removed)"
+    return f"watchpoint {number}{name}{removed}: "
+
+
+def _hit_lines(hit: Json, watchpoint: str) -> Iterator[str]:
     """The lines of a hit: where it is, how certain it is, and what was found."""
     mark = {"producer": "  <- makes it", "carrier": "  (passed on)"}.get(hit["part"], "")
     undecided = "" if hit["verdict"] == "hit" else "undecided: "
     yield (
-        f"step {hit['step']} rank {hit['rank']}  {undecided}{hit['condition']}  {hit['op']} "
-        f"{hit['io']}.{hit['slot']}{mark}"
+        f"step {hit['step']} rank {hit['rank']}  {undecided}{watchpoint}{hit['condition']}  "
+        f"{hit['op']} {hit['io']}.{hit['slot']}{mark}"
     )
     values = [_value(each) for each in hit["values"]]
     detail = ", ".join([*values, *([hit["why"]] if hit["why"] else [])])

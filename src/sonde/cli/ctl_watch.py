@@ -18,7 +18,7 @@ from sonde.cli.ctl_target import RunTarget, command_of, show
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.files.input_file import read_input
-from sonde.core.text.terminal_text import printable
+from sonde.logs import say
 
 _ID = re.compile(r"[a-z_]+")
 _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
@@ -45,7 +45,8 @@ def watch_list(obj: RunTarget, as_json: bool) -> int:
     "--ops",
     multiple=True,
     metavar="PATTERN",
-    help="Only these ops; '!PATTERN' excludes ops. May be repeated.",
+    help="Only these ops: a full name, a module (fc1) or module class (Linear), an operator "
+    "(Conv2D, relu), ...; '!PATTERN' excludes: docs/patterns.md. May be repeated.",
 )
 @click.option("--name", default="", help="The name of the watchpoint.")
 @click.option("--force", is_flag=True, help="Add it even if no op observed so far matches --ops.")
@@ -81,7 +82,7 @@ def watch_add(
     answer = obj.client.send("POST", path, body)
     show(answer, as_json, [text.watchpoint_line(answer)])
     if answer["warning"]:
-        click.echo(printable(f"sonde: {answer['warning']}"), err=True)
+        say(str(answer["warning"]))
     return 0
 
 

@@ -16,7 +16,6 @@ import click
 from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.own_option import own_option
-from sonde.cli.script import say
 from sonde.cli.script_command import (
     ScriptCommand,
     observe_option,
@@ -29,6 +28,7 @@ from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.settings import run_id
+from sonde.logs import say, say_result
 
 EPILOG = """\b
 Examples:
@@ -143,9 +143,9 @@ def _command(
 
 
 def _announce(server: ServerProcess, *, opens: bool) -> None:
-    say(f"the page is at {server.page}")
+    say_result(f"the page is at {server.page}")
     if server.elsewhere:
-        say(f"from other machines it is at {server.elsewhere}")
+        say_result(f"from other machines it is at {server.elsewhere}")
     if opens:
         open_page(server.page)
 
@@ -226,5 +226,5 @@ def _keep_page(server: ServerProcess, code: int) -> None:
         raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt), _handling_signals(stop):
-        say(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
+        say_result(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
         server.wait()

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from sonde.cli.ckpt_files import (
-    console,
-    json_option,
-    number,
-    print_line,
-    table,
-    write_file,
-    write_json,
-)
+from sonde.cli.ckpt_files import console, json_option, print_line, write_file, write_json
+from sonde.cli.compare_runs import pythons_of, run_into
 from sonde.cli.loss_plot import plot
+from sonde.cli.mindspore_python import python_option
 from sonde.compare.losses.compare import (
     DEFAULT_ATOL,
     DEFAULT_RTOL,
     By,
     LossComparison,
+    LossSeries,
     compare_losses,
 )
 from sonde.compare.losses.findings import headline, reasoning
 from sonde.compare.losses.picture import to_png
 from sonde.compare.losses.report_page import comparison_json, loss_page
 from sonde.compare.losses.sources import read_losses
+from sonde.compare.weights.listing import number, table
 from sonde.core.errors import UsageError
+from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.terminal_text import printable
+from sonde.logs import say
 
+RUN_STEPS = "0-9"
 _SHOWN_BEFORE, _SHOWN_AFTER = 2, 5
 
 EPILOG = """\b
@@ -42,6 +44,7 @@ Examples:
   sonde loss torch.log mindspore.log                finds 'loss: 0.3' and 'loss is 0.3'
   sonde loss a.log b.log --regex 'it (?P<step>\\d+).*objective=(?P<loss>\\S+)'
   sonde loss sonde_dump mindspore_dump              the losses in two dumps
+  sonde loss --run train.py --run train_mindspore.py --python .venv-mindspore
 
 \b
 Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
@@ -49,8 +52,17 @@ Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path))
+@click.argument("sides", nargs=-1, metavar="[A] [B]", type=click.Path(path_type=Path))
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    metavar="'SCRIPT ARGS'",
+    help="Run this script instead of reading losses; runs come before files. It is stopped after "
+    f"the last step to compare (default: steps {RUN_STEPS}).",
+)
+@click.option("--steps", metavar="STEPS", help="With --run: these steps, such as '0-99'.")
+@python_option
 @click.option(
     "--rtol",
     type=click.FloatRange(min=0),
@@ -89,8 +101,10 @@ Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
 @click.option("--html", "html_file", metavar="FILE", help="Write an HTML report.")
 @json_option
 def loss(
-    a: Path,
-    b: Path,
+    sides: tuple[Path, ...],
+    runs: tuple[str, ...],
+    steps: str | None,
+    python: str | None,
     rtol: float,
     atol: float,
     tag: tuple[str, ...],
@@ -103,15 +117,18 @@ def loss(
     """Compare the loss curves A and B: the first step out of tolerance, drift, and the reason.
 
     A and B: a directory of summaries or TensorBoard events, a dump, CSV, JSON, JSON lines, an event
-    file, or a log. Two NaN are equal; a NaN and a number are out of tolerance.
+    file, or a log; instead of one or both, --run runs a script. Two NaN are equal; a NaN and a
+    number are out of tolerance.
     """
     if len(tag) > 2 or len(regex) > 2:
         raise UsageError("--tag and --regex can be given at most twice", slug="usage")
     if math.isnan(rtol) or math.isnan(atol):
         raise UsageError("--rtol and --atol must not be NaN", slug="usage")
-    curves = [
+    _check_sides(sides, runs, steps, python)
+    curves = _curves_of_runs(runs, parse_steps(steps or RUN_STEPS), python)
+    curves += [
         read_losses(path, tag=_of(tag, side), pattern=_of(regex, side))
-        for side, path in enumerate((a, b))
+        for side, path in enumerate(sides, len(runs))
     ]
     found = compare_losses(*curves, rtol=rtol, atol=atol, by=by)
     if png_file is not None:
@@ -123,6 +140,32 @@ def loss(
     if json_file != "-":
         _print(console(), found)
     return 0 if found.is_aligned else 1
+
+
+def _check_sides(
+    sides: Sequence[Path], runs: Sequence[str], steps: str | None, python: str | None
+) -> None:
+    count = len(sides) + len(runs)
+    if count != 2:
+        raise UsageError(
+            f"loss needs two sides, files or --run 'SCRIPT ARGS' (got {count})", slug="usage"
+        )
+    for option, text in (("--steps", steps), ("--python", python)):
+        if text is not None and not runs:
+            raise UsageError(f"{option} needs --run", slug="usage")
+
+
+def _curves_of_runs(runs: Sequence[str], steps: StepSet, python: str | None) -> list[LossSeries]:
+    """Run the scripts, dump their steps, and read the losses of the dumps."""
+    pythons = pythons_of(runs, python)
+    curves: list[LossSeries] = []
+    with tempfile.TemporaryDirectory(prefix="sonde-loss-", ignore_cleanup_errors=True) as place:
+        for number, command in enumerate(runs):
+            say(f"running {command}")
+            directory = Path(place) / "ab"[number]
+            dump = run_into(command, directory, steps, python=pythons[number], statistics=True)
+            curves.append(replace(read_losses(dump), origin=command))
+    return curves
 
 
 def _of(given: tuple[str, ...], side: int) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -13,11 +14,12 @@ from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.settings import nearest
-from sonde.core.text.terminal_text import printable
 
+_log = logging.getLogger("sonde.cli")
 COMMANDS = {
     "run": "Run an unmodified script and dump what its operators compute.",
     "show": "Show the contents of a dump.",
+    "convert": "Convert a dump of an old format (.bin files, raw files of Ascend).",
     "compare": "Compare two runs, op by op, and name the first op at fault.",
     "params": "List the parameters of a network, or match those of two networks.",
     "ckpt": "Compare, check and convert checkpoints.",
@@ -26,10 +28,14 @@ COMMANDS = {
     "compile-check": "Check that the compiled code of a script computes the right values.",
     "profile": "Report where the time of a script goes, and what would make it faster.",
     "debug": "Run an unmodified script under the debugger and control it from a browser.",
-    "serve": "Run the debugger server, to which trainings connect.",
+    "serve": "Run the debugger server, to which trainings connect; also: sonde start.",
     "view": "View dumps in the debugger's page, or check them for bad values.",
     "ctl": "Control the debugger from a terminal or a script.",
+    "enable": "Let the environment variables take effect in plain 'python train.py'.",
+    "disable": "Undo 'sonde enable'.",
+    "status": "Say what is enabled, and what the environment variables would do.",
     "tune": "Search for the best hyper-parameters of a training command.",
+    "find": "Find how something that MindSpore's documents describe is done here.",
 }
 """The commands. Each is the click command of that name in the module ``sonde.cli.<name>``, with
 ``_`` for ``-``.
@@ -38,12 +44,16 @@ If a command returns a function, that function is called outside click; it retur
 that the user's program raised (see ``cli.script``).
 """
 
+ALIASES = {"start": "serve"}
+"""Other names of commands: MindInsight's users type ``start``."""
+
 EPILOG = """\b
 Examples:
   sonde debug train.py              debug a training live, in a browser
   sonde run --overflow train.py     find the op where NaN or Inf first appear
   sonde run --stats train.py        record statistics of every operator, every step
   sonde show sonde_dump             show what was recorded
+  sonde find LossMonitor            what to use for something of MindSpore or MindInsight
 
 Every message ends with a name in brackets; docs/messages.md explains it under that heading.
 """
@@ -60,10 +70,11 @@ class CommandGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        known = ALIASES.get(cmd_name, cmd_name)
+        if known not in COMMANDS:
             hint = nearest(cmd_name, COMMANDS, "the commands are")
             raise UsageError(f"{cmd_name!r} is not a command{hint}", slug="usage")
-        name = cmd_name.replace("-", "_")
+        name = known.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"sonde.cli.{name}"), name)
         return command
 
@@ -110,29 +121,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     outcome = None
     logs.configure()
+    _log.info("version %s, command: sonde %s", sonde.__version__, " ".join(words[:1]))
     try:
         result = group.main(words, "sonde", standalone_mode=False)
         if callable(result):
             outcome = result()
     except SondeError as error:
-        return _report_error(str(error))
+        return _end_with(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
-        command = " ".join(["sonde", *(word for word in words[:1] if word in COMMANDS)])
+        command = " ".join(
+            ["sonde", *(word for word in words[:1] if word in {*COMMANDS, *ALIASES})]
+        )
         message = error.format_message().rstrip(".")
-        return _report_error(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
+        return _end_with(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
     except click.ClickException as error:
-        return _report_error(f"{error.format_message()} [usage]")
+        return _end_with(f"{error.format_message()} [usage]")
     except (click.Abort, KeyboardInterrupt):  # Ctrl-C in the user's program is in ``outcome``.
-        return _report_error("interrupted", exit_code=130)
+        return _end_with("interrupted", exit_code=130)
     if outcome is not None:
         end_as_python_would(outcome)
     return result if isinstance(result, int) else 0
 
 
-def _report_error(text: str, *, exit_code: int = 2) -> int:
-    for line in text.splitlines():
-        print(printable(f"sonde: {line}"), file=sys.stderr)
+def _end_with(text: str, *, exit_code: int = 2) -> int:
+    logs.say_errors(text)
     return exit_code

@@ -9,20 +9,19 @@ from typing import Any
 import click
 from rich.console import Console
 
-from sonde.cli.ckpt_files import (
-    WIDE,
-    cell,
-    console,
-    json_option,
-    load,
-    number,
-    print_line,
-    shape_text,
-    table,
-    write_json,
-)
+from sonde.cli.ckpt_files import console, json_option, load, print_line, write_json
 from sonde.cli.ckpt_text import pairing_json, print_misshaped
 from sonde.compare.weights.checkpoint import Checkpoint
+from sonde.compare.weights.listing import (
+    WIDE,
+    cell,
+    number,
+    parameter_table,
+    shape_text,
+    table,
+    totals,
+    totals_text,
+)
 from sonde.compare.weights.table import (
     PairRow,
     ParameterComparison,
@@ -33,8 +32,6 @@ from sonde.compare.weights.table import (
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
 from sonde.kernels import Distances
-
-_TRAINED = {True: "yes", False: "no", None: "?"}
 
 EPILOG = """\b
 Examples:
@@ -94,56 +91,12 @@ def show_checkpoint(
 def _print_list(
     out: Console, checkpoint: Checkpoint, rows: dict[str, ParameterRow], *, with_state: bool
 ) -> None:
-    is_wide = out.width >= WIDE
     listed = {name: row for name, row in rows.items() if with_state or row.role != "state"}
-    odd = any(_oddities(row) for row in listed.values())
-    titles = ["~parameter", "dtype", "shape", *([">count"] if is_wide else []), "train"]
-    shown = table(*titles, ">min", ">max", ">mean", ">std", *([""] if odd else []))
-    for name, row in listed.items():
-        shown.add_row(
-            cell(name),
-            row.weight.dtype,
-            shape_text(row.weight.shape),
-            *([f"{row.weight.count:,}"] if is_wide else []),
-            _TRAINED[row.trainable],
-            *(number(row.numbers.get(key)) for key in ("min", "max", "avg", "std")),
-            *([cell(_oddities(row), "bold red")] if odd else []),
-        )
-    out.print(shown)
-    print_line(out, _totals(checkpoint, rows), "bold")
+    out.print(parameter_table(listed, is_wide=out.width >= WIDE))
+    print_line(out, totals_text(str(checkpoint.path), rows), "bold")
     state = sum(row.role == "state" for row in rows.values())
     if state and not with_state:
         out.print(f"and {state} of the optimizer; --state shows them", style="dim")
-
-
-def _oddities(row: ParameterRow) -> str:
-    found = row.numbers
-    return " ".join(
-        f"{found[key]:,} {key.partition(' ')[0]}"
-        for key in ("nan count", "inf count")
-        if found.get(key)
-    )
-
-
-def _totals(checkpoint: Checkpoint, rows: Mapping[str, ParameterRow]) -> str:
-    totals = _totals_json(rows)
-    return (
-        f"{printable(str(checkpoint.path))}: {totals['count']} parameters with "
-        f"{totals['elements']:,} elements, {totals['trainable']} of them trainable with "
-        f"{totals['trainable_elements']:,}"
-    )
-
-
-def _totals_json(rows: Mapping[str, ParameterRow]) -> dict[str, int]:
-    """Parameters and elements, without the state of the optimizer."""
-    own = [row for row in rows.values() if row.role != "state"]
-    trained = [row for row in own if row.trainable]
-    return {
-        "count": len(own),
-        "trainable": len(trained),
-        "elements": sum(row.weight.count for row in own),
-        "trainable_elements": sum(row.weight.count for row in trained),
-    }
 
 
 def _print_comparison(
@@ -175,7 +128,7 @@ def _print_comparison(
         )
     _print_unpaired(out, compared)
     for side, checkpoint, rows in (("a", a, compared.a), ("b", b, compared.b)):
-        print_line(out, f"{side}: {_totals(checkpoint, rows)}")
+        print_line(out, f"{side}: {totals_text(str(checkpoint.path), rows)}")
     pairing = compared.pairing
     same = sum(row.is_same is True and row.distances is not None for row in compared.rows)
     bare = _without_values(compared)
@@ -238,7 +191,7 @@ def _list_json(checkpoint: Checkpoint, rows: Mapping[str, ParameterRow]) -> dict
         "path": str(checkpoint.path),
         "format": checkpoint.format,
         "parameters": [_row_json(row) for row in rows.values()],
-        **_totals_json(rows),
+        **totals(rows),
     }
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.cli.script import run_program, say
+from sonde.cli.script import run_program
 from sonde.cli.script_command import program_words
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import Sink, StepEnd, TensorView
+from sonde.logs import say, say_errors, say_result
 
 if TYPE_CHECKING:
     from sonde.profile.condition import ProfileCondition
@@ -68,7 +69,7 @@ def profile_program(
             window,
             stops=options.stop,
             wants_memory=options.memory,
-            say=_say if rank == 0 else _ignore,
+            say=say if rank == 0 else _ignore,
         ) as recorder:
             recorders.append(recorder)
             yield
@@ -81,7 +82,7 @@ def profile_program(
     except SondeError as error:
         if outcome is None:
             raise
-        say(str(error))
+        say_errors(str(error))
         return outcome
     return outcome or _judged(result, condition)
 
@@ -97,7 +98,7 @@ def _report(
     from sonde.profile.report.terminal import show_profile
 
     subject = Subject(options.words, rank, ranks)
-    profile, timings = analyse(recorder, subject, Places(is_user_file), _say)
+    profile, timings = analyse(recorder, subject, Places(is_user_file), say)
     write_trace(timings, rank, directory / TRACE_NAME)
     files = write_profile(profile, directory)
     if rank == 0 and not options.quiet:
@@ -217,7 +218,7 @@ def try_variants(
         ranks=options.ranks,
         directory=Path(options.directory) / "trials",
     )
-    result = add_trials(load_profile(directory), plan, names, _say)
+    result = add_trials(load_profile(directory), plan, names, say)
     show_profile(result, write_profile(result, directory), sys.stdout)
     return _judged(result, condition)
 
@@ -233,13 +234,9 @@ def launched(options: ProfileOptions, more: Sequence[str]) -> int:
 
 def _judged(result: Profile, condition: ProfileCondition | None) -> BaseException | None:
     if condition is not None and result.rank == 0 and condition.holds(result):
-        _say(f"sonde: --fail-if holds: {condition.describe(result)}")
+        say_result(f"--fail-if holds: {condition.describe(result)}")
         return SystemExit(FAILED_CONDITION)
     return None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _ignore(_: object) -> None:

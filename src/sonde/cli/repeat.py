@@ -19,7 +19,6 @@ import click
 from sonde.cli.ckpt_files import json_option, write_json
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested
-from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
@@ -27,6 +26,7 @@ from sonde.core.files.atomic_file import start_file, write_whole
 from sonde.core.finding import Finding
 from sonde.core.selection import parse_steps
 from sonde.dump.reader import Dump
+from sonde.logs import say
 
 _CATEGORIES = ("max", "min", "l2norm", HASH)
 _NET = "repeat"
@@ -167,6 +167,11 @@ def _dump(run: _Run) -> Dump:
     raise DumpError(problem, slug="repeat-nothing")
 
 
+def _printed(run: _Run) -> list[str]:
+    """The lines that the program printed, without those of Sonde, which name the dump."""
+    return [line for line in run.output.splitlines() if not line.startswith("sonde: ")]
+
+
 def _left(runs: list[_Run]) -> list[str]:
     """The randomness that ``--deterministic`` could not remove, as reported by the runs."""
     lines = (line for run in runs for line in run.output.splitlines() if line.startswith(_LEFT))
@@ -182,7 +187,7 @@ def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str
         "tensors": found.tensors,
         "differing": found.differing,
         "exit_codes": [run.code for run in runs],
-        "same_output": runs[0].output == runs[1].output,
+        "same_output": _printed(runs[0]) == _printed(runs[1]),
         "not_removed": _left(runs),
         "first": None if first is None else _first_json(first),
     }

@@ -4,44 +4,63 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from sonde.adapters.torch.determinism import Determinism
+from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
-from sonde.capture.options import config_from_options, parse_size
+from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
+from sonde.cli.mindspore_python import (
+    find_mindspore,
+    hint_at_python,
+    needs_mindspore,
+    python_option,
+    refuse_without_mindspore,
+)
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
-from sonde.cli.script import needing_torch, run_program, say
+from sonde.cli.script import ProgramNotFoundError, needing_torch, run_program
 from sonde.cli.script_command import (
     ScriptCommand,
     observe_option,
     program_arguments,
+    program_words,
     step_by_option,
 )
-from sonde.core.errors import ConfigError, SondeError, UsageError
+from sonde.core.errors import UsageError
+from sonde.core.observation_variables import DUMP_CONFIG
 from sonde.debugger import Terminated
-from sonde.debugger.settings import DebuggerOptions, options_from_environment
+from sonde.debugger.settings import (
+    DebuggerOptions,
+    options_from_environment,
+    unused_variables,
+)
+from sonde.logs import say
+
+if TYPE_CHECKING:
+    from sonde.cli.mindspore_run import MindSporeRun
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
 Observed = Literal["evaluation", "data"]
 
-DEFAULT_DIRECTORY = "sonde_dump"
 TERMINATED = 130
 """The exit code of a training that was ended from the debugger: that of Ctrl-C."""
-CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """A program to run and what to capture of it; ``note`` is printed when it starts."""
+    """A program to run and what to capture of it; ``note``, and a line about each variable that is
+    ``unused``, are printed when it starts."""
 
     module: str | None
     program: tuple[str, ...]
@@ -52,6 +71,7 @@ class ScriptRun:
     determinism: Determinism | None
     debugger: DebuggerOptions | None
     compiled: Compiled
+    unused: Sequence[str] = ()
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
@@ -60,11 +80,14 @@ class ScriptRun:
         if isinstance(outcome, Terminated):
             say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
+        if (hint := hint_at_python(outcome, self.module or self.program[0])) is not None:
+            say(hint)
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
-        if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
-            say(self.note)
+        if os.environ.get("RANK", "0") == "0":  # one rank prints them
+            for line in (*self.unused, *filter(None, (self.note,))):
+                say(line)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):
@@ -89,6 +112,7 @@ class RunOptions:
     dump_ops: tuple[str, ...]
     stats: bool
     overflow: bool
+    graph: bool
     dump_memory: str | None
     net_name: str | None
     step_by: StepBy
@@ -98,8 +122,24 @@ class RunOptions:
     no_shuffle: bool
     no_dropout: bool
     compiled: Compiled
+    python: str | None
     module: str | None
     program: tuple[str, ...]
+
+    def given_for_torch(self) -> tuple[str, ...]:
+        """The given options that MindSpore's own dump cannot fulfil."""
+        given = {
+            "--stats": self.stats,
+            "--dump-memory": self.dump_memory is not None,
+            "--step-by": self.step_by != "optimizer",
+            "--observe": bool(self.observe),
+            "--deterministic": self.deterministic,
+            "--seed": self.seed is not None,
+            "--no-shuffle": self.no_shuffle,
+            "--no-dropout": self.no_dropout,
+            "--compiled": self.compiled != "observe",
+        }
+        return tuple(name for name, is_given in given.items() if is_given)
 
     def given_without_a_file(self) -> tuple[str, ...]:
         """The given options that cannot be combined with a configuration file."""
@@ -109,6 +149,7 @@ class RunOptions:
             "--dump-ops": bool(self.dump_ops),
             "--stats": self.stats,
             "--overflow": self.overflow,
+            "--graph": self.graph,
             "--net-name": self.net_name is not None,
         }
         return tuple(name for name, is_given in given.items() if is_given)
@@ -121,6 +162,7 @@ Examples:
   sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
   sonde run --dump data_dump.json -m package.train --epochs 3
   torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
+  sonde run --python .venv-mindspore --overflow train_mindspore.py
 
 \b
 Then show the dump:
@@ -152,8 +194,9 @@ Then show the dump:
     "--dump-ops",
     metavar="PATTERN",
     multiple=True,
-    help="Only these ops: a full name, part of an op type (conv), or 'name-regex(.*fc1.*)', which "
-    "must match the whole name. May be repeated.",
+    help="Only these ops: a full name, a module (fc1) or module class (Linear), an operator "
+    "(Conv2D, relu), part of an op type (conv), 'name-regex(.*fc1.*)'; '!PATTERN' excludes: "
+    "docs/patterns.md. May be repeated.",
 )
 @click.option(
     "--stats",
@@ -166,6 +209,13 @@ Then show the dump:
     is_flag=True,
     help="Dump only ops with NaN or Inf in their outputs, and report the first. Default "
     f"directory: ./{DEFAULT_DIRECTORY}.",
+)
+@click.option(
+    "--graph",
+    is_flag=True,
+    help="Write only the graphs (.ir, .pb) and the order of execution, and no values. Default "
+    f"directory: ./{DEFAULT_DIRECTORY}. The same: $MS_DEV_SAVE_GRAPHS=1, with the directory "
+    "$MS_DEV_SAVE_GRAPHS_PATH.",
 )
 @click.option(
     "--dump-memory",
@@ -189,6 +239,7 @@ Then show the dump:
     "observers at the selected ops (default); its graphs, op by op; or by running the selected "
     "steps uncompiled.",
 )
+@python_option
 @own_option
 @program_arguments
 def run(**given: Any) -> Callable[[], BaseException | None]:
@@ -197,8 +248,11 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
     The script ends with the exit code and the traceback that it would have without Sonde.
     Everything after SCRIPT (or after -m MODULE) is passed to the script.
     """
+    options = RunOptions(**given)
     # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
-    return prepare(RunOptions(**given), os.environ).execute
+    if options.python is not None or needs_mindspore(options.module, options.program):
+        return prepare_mindspore(options, os.environ).execute
+    return prepare(options, os.environ).execute
 
 
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
@@ -224,6 +278,31 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         determinism=determinism,
         debugger=debugger,
         compiled=options.compiled,
+        unused=_unused(options, environ),
+    )
+
+
+def prepare_mindspore(options: RunOptions, environ: Mapping[str, str]) -> MindSporeRun:
+    """The run of a script that trains with MindSpore; SondeError if the options are invalid."""
+    from sonde.cli.mindspore_run import MindSporeRun  # numpy is slow to import
+
+    words = program_words(options.module, options.program)
+    name = words[0] if options.module is None else options.module
+    if options.python is None:
+        refuse_without_mindspore(name)
+    _refuse(options.given_for_torch(), "cannot be used for MindSpore, which dumps tensors only")
+    python = find_mindspore(options.python or sys.executable)
+    if options.module is None and not os.path.exists(name):
+        raise ProgramNotFoundError(f"can't open file {name!r}: it does not exist")
+    directory = DEFAULT_DIRECTORY if options.overflow else None
+    plain = replace(options, overflow=False, directory=options.directory or directory)
+    config, note = _config(plain, environ, _net_name(name, options.module is not None))
+    file = options.dump_file or next(filter(None, map(environ.get, DUMP_CONFIG)), None)
+    is_own = options.dump_file is None and plain.directory is not None
+    if is_own and config is not None and options.directory is None:
+        note = f"dumping to {config.path}"
+    return MindSporeRun(
+        python, tuple(words), config, None if is_own or file is None else Path(file), note
     )
 
 
@@ -238,7 +317,7 @@ def _config(
     if options.dump_file is not None:
         _refuse(options.given_without_a_file(), "cannot be used with --dump FILE")
         return load_config(options.dump_file, environ, memory_budget=memory), None
-    if options.directory is not None or options.stats or options.overflow:
+    if options.directory is not None or options.stats or options.overflow or options.graph:
         config = config_from_options(
             DEFAULT_DIRECTORY if options.directory is None else options.directory,
             environ,
@@ -246,24 +325,31 @@ def _config(
             ops=options.dump_ops,
             stats=options.stats,
             overflow=options.overflow,
+            graph=options.graph,
             net_name=net_name if options.net_name is None else options.net_name,
             memory_budget=memory,
         )
         return config, f"dumping to {config.path}" if options.directory is None else None
-    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats or --overflow")
-    for variable in CONFIG_VARIABLES:
-        if environ.get(variable):
-            file = environ[variable]
-            try:
-                config = load_config(file, environ, memory_budget=memory)
-            except ConfigError as error:
-                origin = SondeError(
-                    f"{file}: this file was read because {variable} names it", slug="config-file"
-                )
-                raise ConfigError([*error.problems, origin]) from None
-            return config, f"dumping as configured in {file} (from {variable})"
+    graph = "" if options.dump_ops else ", --graph"  # which takes no ops
+    _refuse(options.given_without_a_file(), f"needs --dump-to DIR, --stats{graph} or --overflow")
+    found = dump_variables.config_from_environment(environ, memory_budget=memory, net_name=net_name)
+    if found is not None:
+        return found
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
-    return None, "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
+    return None, "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
+
+
+def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:
+    """A line about each variable that is set and cannot have an effect."""
+    is_chosen = options.dump_file is not None or bool(options.given_without_a_file())
+    names = [name for name in DUMP_CONFIG if environ.get(name)] if is_chosen else []
+    lines = [
+        f"{name} has no effect, because an option says what is dumped [variable-unused]"
+        for name in names
+    ]
+    if not is_chosen:
+        lines = dump_variables.unused_files(environ)
+    return [*lines, *dump_variables.unused_guard(environ), *unused_variables(environ)]
 
 
 def _refuse(options: Sequence[str], reason: str) -> None:

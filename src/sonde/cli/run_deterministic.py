@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from sonde.adapters.torch.determinism import MAX_SEED, Determinism
-from sonde.cli.script import needing_torch, say
+from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
+from sonde.logs import say_result
 
 T = TypeVar("T", bound=Callable[..., Any])
 Start = Callable[[], AbstractContextManager[object]]
@@ -80,7 +81,7 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
 
 def _print(line: str) -> None:
     if os.environ.get("RANK", "0") == "0":  # one rank prints it
-        say(line)
+        say_result(line)
 
 
 def _restart_with_fixed_hashes() -> None:

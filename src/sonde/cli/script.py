@@ -12,7 +12,6 @@ import os
 import pkgutil
 import runpy
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,14 +19,11 @@ from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoad
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, cast
 
-from sonde.core.errors import CaptureError, SondeError, UsageError
-from sonde.core.text.terminal_text import print_to_stderr
+from sonde.capture.program_end import belongs_to, forget_capture, leave
+from sonde.core.errors import CaptureError, UsageError
 
-# Modules whose frames are removed from tracebacks: those that start the program, those that observe
-# its ops, and the one through which the latter call torch.
+# Modules whose frames are removed from tracebacks: those that start the program.
 _LAUNCHING = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
-_CAPTURING = ("sonde.adapters.", "sonde.capture.", "sonde.debugger.")
-_CALLING_OPS = ("torch._ops",)
 
 
 class ProgramNotFoundError(UsageError):
@@ -87,12 +83,7 @@ def run_program(
         outcome.__traceback__ = outcome.__traceback__ or trace  # all frames for a failure of Sonde
     if os.getpid() != process:
         return outcome  # the end of a forked child: the capture belongs to the parent
-    return _leave(context, outcome)
-
-
-def say(text: str) -> None:
-    """Print one line for the user on standard error."""
-    print_to_stderr(f"sonde: {text}")
+    return leave(context, outcome)
 
 
 @contextmanager
@@ -143,27 +134,6 @@ def _become_main(program: Program, arguments: Sequence[str]) -> None:
         sys.path[: 0 if _safe_path() else 1] = [program.path0]
     sys.modules["__main__"] = module
     exec(program.code, module.__dict__)
-
-
-def _leave(
-    context: AbstractContextManager[object], outcome: BaseException | None
-) -> BaseException | None:
-    """Leave the context. Its failure is printed, and does not change how the program ended."""
-    clean = None if outcome is None else outcome.__traceback__
-    try:
-        context.__exit__(None if outcome is None else type(outcome), outcome, clean)
-    except KeyboardInterrupt as interrupt:
-        outcome = outcome or interrupt
-        clean = outcome.__traceback__
-    except SondeError as error:
-        say(str(error))
-    except Exception:
-        for line in traceback.format_exc().splitlines():
-            print_to_stderr(line)
-        say("the failure above is Sonde's, not your program's")
-    if outcome is not None:
-        outcome.__traceback__ = clean
-    return outcome
 
 
 def _locate(module: str | None, words: Sequence[str]) -> tuple[Program, Sequence[str]]:
@@ -221,31 +191,8 @@ def _safe_path() -> bool:
 def _without_our_frames(error: BaseException) -> BaseException:
     """Remove the frames before the program's first one, and those of the capture."""
     trace = error.__traceback__
-    while trace is not None and _belongs_to(trace, _LAUNCHING):
+    while trace is not None and belongs_to(trace, _LAUNCHING):
         trace = trace.tb_next
     error.__traceback__ = trace
-    _forget_capture(error, set())
+    forget_capture(error)
     return error
-
-
-def _forget_capture(error: BaseException | None, seen: set[int]) -> None:
-    """Unlink the frames through which the capture called an op, also in chained exceptions."""
-    if error is None or id(error) in seen:
-        return
-    seen.add(id(error))
-    kept = error.__traceback__
-    while kept is not None:
-        following = kept.tb_next
-        while following is not None and _belongs_to(following, _CAPTURING):
-            following = following.tb_next
-            if following is not None and _belongs_to(following, _CALLING_OPS):
-                following = following.tb_next
-        kept.tb_next = following
-        kept = following
-    _forget_capture(error.__cause__, seen)
-    _forget_capture(error.__context__, seen)
-
-
-def _belongs_to(trace: TracebackType, modules: tuple[str, ...]) -> bool:
-    name = trace.tb_frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.startswith(modules)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   sonde serve                              the page at http://127.0.0.1:8080
+  sonde start --port 8080 --enable-debugger True --debugger-port 50051   as MindInsight does it
   sonde serve --host 0.0.0.0 --certfile cert.pem --keyfile key.pem   for other machines
 \b
 Then, in another shell on the same machine:
@@ -73,6 +74,14 @@ pause_option = click.option(
     show_default=True,
     help="The port to which trainings connect; 0: any free port.",
 )
+@click.option(
+    "--enable-debugger",
+    type=bool,
+    default=True,
+    show_default=True,
+    metavar="True|False",
+    help="False: trainings cannot connect.",
+)
 @host_option
 @token_option
 @with_certificate
@@ -81,6 +90,7 @@ pause_option = click.option(
 def serve(
     port: int,
     debugger_port: int,
+    enable_debugger: bool,
     host: str,
     token: str,
     certfile: str,
@@ -98,7 +108,8 @@ def serve(
     from sonde.wire.tls import server_certificate
 
     certificate = server_certificate(certfile, keyfile)
-    options = ServerOptions(host, port, debugger_port, token, pause, certificate)
+    rank_port = debugger_port if enable_debugger else None
+    options = ServerOptions(host, port, rank_port, token, pause, certificate)
     serve_until_signalled(options, _print_addresses)
     return 0
 
@@ -124,6 +135,9 @@ def _print_addresses(state: ServerState) -> None:
         scheme = state.url.partition(":")[0]
         address = state.address.replace(state.url, f"{scheme}://{host}:{state.port}")
         click.echo(f"sonde: from other machines it is at {address}")
+    if state.rank_port is None:
+        click.echo("sonde: trainings cannot connect: --enable-debugger is False")
+        return
     more = f" SONDE_DEBUGGER_FINGERPRINT={state.fingerprint}" if state.fingerprint else ""
     click.echo(
         f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={host} "

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import os
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -21,9 +19,10 @@ from sonde.cli.show_format import steps_text
 from sonde.cli.show_text import Listed, Page
 from sonde.cli.terminal import Terminal
 from sonde.core.errors import UsageError
-from sonde.core.graph import LEAF_TYPES
 from sonde.core.keys import Io
-from sonde.core.selection import OpPattern, StepSet, parse_steps
+from sonde.core.operators.patterns import OpPattern
+from sonde.core.operators.suggestions import suggestion
+from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.number_text import json_value
 from sonde.dump.reader import Dump
 from sonde.dump.reading.directories import StepDir
@@ -34,7 +33,6 @@ from sonde.summary.listing import SummaryListing, is_summary, read_summary
 from sonde.tune.store.listing import is_study
 
 _DEFAULT_LIMIT = 100
-_LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
 
 EPILOG = """\b
 Examples:
@@ -52,8 +50,8 @@ Examples:
 @click.option(
     "--op",
     metavar="PATTERN",
-    help="Tensors of these ops: a full name, part of an op type (conv), 'name-regex(.*fc1.*)', "
-    "which must match the whole name, or else any part of the name.",
+    help="Tensors of these ops: a full name, a module (fc1) or module class (Linear), an operator "
+    "(Conv2D, relu), part of an op type (conv), 'name-regex(.*fc1.*)': docs/patterns.md.",
 )
 @click.option("--step", metavar="STEPS", help="Tensors of these steps, such as 5 or '0|5-8'.")
 @click.option("--rank", type=int, metavar="N", help="Only this rank.")
@@ -77,7 +75,7 @@ def show(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show the contents of the dump in DIR, written by Sonde or by MindSpore.
+    """Show the contents of the dump in DIR, written by Sonde, MindSpore or msprobe.
 
     Without options: its graphs, steps, ops and sizes, and, for an overflow dump, where NaN or Inf
     first appeared. With --op, --step or --io: tensors with shape, dtype and statistics, in
@@ -181,34 +179,23 @@ def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | 
 
 
 def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> OpPattern:
-    """The pattern; if it matches no op, a pattern for ops whose full name contains the text."""
-    types = dump.op_types(step=steps, rank=rank)
+    """The pattern; UsageError if it matches no op."""
     pattern = OpPattern.parse(text)
-    if any(
-        pattern.matches(name, op_type, is_leaf=op_type in _LEAF_TYPE_NAMES)
-        for name, op_type in types.items()
-    ):
-        return pattern
-    word = text.strip().lower()
-    if any(word in name.lower() for name in types):
-        return OpPattern.parse(f"name-regex((?is:.*{re.escape(word)}.*))")
-    raise UsageError(f"{text!r} matches no op in the dump; {_nearest(text, types)}", slug="usage")
-
-
-def _nearest(text: str, types: dict[str, str]) -> str:
-    """Names and types like ``text``, as the end of a sentence."""
-    candidates: dict[str, str] = {}
-    for name, op_type in types.items():
-        for each in (op_type, name.rpartition("/")[2], name):
-            candidates.setdefault(each.lower(), each)
-    close = difflib.get_close_matches(text.lower(), candidates, n=4, cutoff=0.5)
-    if not close:
-        return "'sonde show DIR' lists the types there are"
-    return f"did you mean {', '.join(candidates[each] for each in close)}?"
+    ops = dump.named_ops(step=steps, rank=rank)
+    if not ops:
+        raise UsageError("the dump has no tensors of these steps, only graphs", slug="usage")
+    if not any(pattern.matches(*op) for op in ops):
+        hint = suggestion(pattern, ops) or "; 'sonde show DIR' lists the types there are"
+        raise UsageError(f"{text!r} matches no op in the dump{hint}", slug="usage")
+    return pattern
 
 
 def _show_overview(dump: Dump, rank: int | None, page: Page, *, as_json: bool) -> None:
-    steps = [summarize_step(step) for step in dump.step_dirs(rank=rank)]
+    is_probed = dump.writer(rank) == "msprobe"
+    steps = [
+        summarize_step(step, len(dump.items(step)) if is_probed else None)
+        for step in dump.step_dirs(rank=rank)
+    ]
     overflow = list(dump.overflow(rank=rank))
     if as_json:
         _print_json(_overview_json(dump, rank, steps, overflow), dump)

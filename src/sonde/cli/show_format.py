@@ -9,7 +9,7 @@ import numpy as np
 from rich.text import Text
 
 from sonde.core.errors import DumpError
-from sonde.core.selection import parse_steps
+from sonde.core.selection import step_set
 from sonde.core.text.number_text import count_text, number_text
 from sonde.dump.reading.statistic_rows import Number
 from sonde.dump.tensor_record import TensorRecord
@@ -104,4 +104,4 @@ def values_text(record: TensorRecord) -> str:
 
 def steps_text(steps: Sequence[int]) -> str:
     """``0|5-8``"""
-    return str(parse_steps("|".join(map(str, steps)))) if steps else "none"
+    return str(step_set(steps)) if steps else "none"

@@ -38,7 +38,12 @@ from sonde.dump.tensor_record import TensorRecord
 
 _MANY = 12
 _UNLIMITED_WIDTH = 100_000
-_WRITERS = {"sonde": "Sonde", "mindspore": "MindSpore", None: "an unknown program"}
+_WRITERS = {
+    "sonde": "Sonde",
+    "mindspore": "MindSpore",
+    "msprobe": "msprobe",
+    None: "an unknown program",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.cli.script import say
 from sonde.core.errors import UsageError
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.tune.config.search_config import TuneConfig

@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sonde.cli.script import say
 from sonde.cli.terminal import Terminal
 from sonde.core.text.number_text import long_duration, number_text
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

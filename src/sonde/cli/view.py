@@ -19,6 +19,7 @@ from sonde.cli.serve import host_option, need_server, token_option, with_certifi
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
@@ -74,7 +75,7 @@ def view(
     as_json: bool,
     **serving: Any,
 ) -> int:
-    """View one dump, or compare two, written by Sonde or by MindSpore.
+    """View one dump, or compare two, written by Sonde, MindSpore or msprobe.
 
     Needs neither the training nor MindSpore. A dump that contains only statistics is shown without
     values.
@@ -164,12 +165,13 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 click.echo(f"{path}:")
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
             gaps = [printable(each.message) for each in problems if each.is_gap]
-            for line in text.hits_lines(page, "; --json prints them", gaps):
+            names = {number: draft.name for number, draft in enumerate(drafts, 1)}
+            for line in text.hits_lines(page, names or None, "; --json prints them", gaps):
                 click.echo(printable(line))
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
                 if not problem.is_gap:
-                    click.echo(f"sonde: {word}: {printable(str(problem))}", err=True)
+                    say(f"{word}: {problem}")
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 GapReason = Literal[
     "observation_failed", "sink_failed", "other_thread", "nothing_ran", "unreadable_tensors",
-    "step_dropped", "steps_not_selected", "ops_not_selected",
+    "step_dropped", "steps_not_reached", "steps_not_selected", "ops_not_selected",
 ]  # fmt: skip
 CHOSEN: Final = frozenset(("steps_not_selected", "ops_not_selected"))
 """What the user chose not to observe."""
@@ -19,6 +19,7 @@ _TEXTS: Final[dict[GapReason, str]] = {
     "nothing_ran": "no op of a training step ran in the observed thread",
     "unreadable_tensors": "values of some tensors cannot be read (first {detail})",
     "step_dropped": "the rest of a step was not observed{step} ({detail})",
+    "steps_not_reached": "none of the selected steps was reached ({detail})",
     "steps_not_selected": "only the selected steps were observed",
     "ops_not_selected": "only the selected ops were observed",
 }
@@ -46,13 +47,18 @@ class Coverage:
     the end of the program, and those that ended while nothing was observed.
 
     ``add`` may be called from any thread, the rest is for the training thread. ``is_delegated``:
-    child processes do the training, and each of them has a coverage of its own.
+    child processes do the training, and each of them has a coverage of its own. ``first_step`` and
+    ``next_step``: the numbers of the first step and of the one after the last. ``selected_steps``:
+    the steps that the user chose.
     """
 
     steps: int = 0
     incomplete_steps: int = 0
     unobserved_steps: int = 0
     is_delegated: bool = False
+    first_step: int = 0
+    next_step: int = 0
+    selected_steps: str = "all"
     _gaps: dict[GapReason, Gap] = field(default_factory=dict)
 
     def add(self, gap: Gap) -> None:
@@ -64,15 +70,28 @@ class Coverage:
         return bool(self.steps or self.incomplete_steps)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether Sonde stopped observing or recording because of an error, which it reported."""
+        return not {"observation_failed", "sink_failed"}.isdisjoint(self._gaps)
+
+    @property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps, those that were not chosen first."""
         found = dict(self._gaps)
+        lost = self.has_failed or "step_dropped" in found
         if not self.has_observed and not self.is_delegated:
-            found.setdefault("nothing_ran", Gap("nothing_ran"))
-        lost = {"observation_failed", "sink_failed", "step_dropped"} & found.keys()
-        if self.unobserved_steps and not lost:
+            if self.unobserved_steps and not lost:
+                found["steps_not_reached"] = Gap("steps_not_reached", self._reached())
+            else:
+                found.setdefault("nothing_ran", Gap("nothing_ran"))
+        elif self.unobserved_steps and not lost:
             found["steps_not_selected"] = Gap("steps_not_selected")
         return tuple(sorted(found.values(), key=lambda each: each.reason in CHOSEN))
+
+    def _reached(self) -> str:
+        last = self.next_step - 1
+        steps = f"step {last}" if last == self.first_step else f"steps {self.first_step}-{last}"
+        return f"{self.selected_steps}; the run had {steps}"
 
     @property
     def unchosen_gaps(self) -> tuple[Gap, ...]:

@@ -89,10 +89,21 @@ def wrap(
 ) -> Patch:
     """Install ``make(original)`` as the function ``owner.name`` until ``undo`` is closed.
 
-    The replacement gets the original's name, module and docstring, by which pickle finds it.
+    The replacement gets the original's name, module and docstring, by which pickle finds it. Other
+    code may keep it for longer: a ``from owner import name``, a table of the compiler. After that
+    it calls the original, and keeps nothing alive that the made function refers to.
     """
     original = getattr(owner, name)
-    return replace(owner, name, functools.wraps(original)(make(original)), undo)
+    current = [make(original)]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return current[0](*args, **kwargs)
+
+    # What the compiler is told about a function holds for its code: this one has its own.
+    call.__code__ = call.__code__.replace(co_name=name)
+    patch = replace(owner, name, functools.wraps(original)(call), undo)
+    undo.callback(current.__setitem__, 0, original)
+    return patch
 
 
 def call_before(owner: Any, name: str, action: Callable[..., object], undo: Undo) -> Patch:

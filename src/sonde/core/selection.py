@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sonde.core.errors import SondeError
+from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.text.linear_regex import LinearRegex
+from sonde.core.operators.patterns import OpPattern, selects
 
 _RANGE = re.compile(r"^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$")
-_REGEX = re.compile(r"^name-regex\((.*)\)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class StepSet:
 
 
 ALL_STEPS = StepSet((), every=True)
+
+
+def step_set(steps: Iterable[int]) -> StepSet:
+    """The set of these steps; there is at least one."""
+    return parse_steps("|".join(map(str, steps)))
 
 
 def parse_steps(text: str) -> StepSet:
@@ -65,49 +71,6 @@ def parse_steps(text: str) -> StepSet:
 
 
 @dataclass(frozen=True, slots=True)
-class OpPattern:
-    """One entry of ``kernels``: an exact full name, a part of an op type, or a regular expression.
-
-    - ``name-regex(...)`` must match the whole full name, in linear time (``core.linear_regex``);
-    - text with a ``/`` or ``-op`` is an exact full name;
-    - any other word is a part of the op type, or of a leaf's name, whatever its case.
-    """
-
-    text: str
-    _regex: LinearRegex | None = field(default=None, compare=False, repr=False)
-
-    @classmethod
-    def parse(cls, text: str) -> OpPattern:
-        match = _REGEX.match(text.strip())
-        if match is None:
-            if not text.strip():
-                raise SondeError("an empty text selects no op", slug="op-pattern")
-            if text.strip().startswith("name-regex("):
-                raise SondeError(
-                    f"{text!r} does not end with the ')' of name-regex(...)", slug="op-pattern"
-                )
-            return cls(text.strip())
-        try:
-            return cls(text.strip(), LinearRegex(match[1]))
-        except re.error as error:
-            raise SondeError(
-                f"{text!r} is not a regular expression: {error}", slug="op-pattern"
-            ) from None
-
-    @property
-    def is_exact(self) -> bool:
-        return self._regex is None and ("/" in self.text or "-op" in self.text)
-
-    def matches(self, name: str, op_type: str, *, is_leaf: bool = False) -> bool:
-        if self._regex is not None:
-            return self._regex.matches(name)
-        if self.is_exact:
-            return name == self.text
-        word = self.text.lower()
-        return word in op_type.lower() or (is_leaf and word in name.lower())
-
-
-@dataclass(frozen=True, slots=True)
 class Selection:
     """Steps, ops, inputs and outputs, ranks. ``ops`` None means every op."""
 
@@ -118,3 +81,8 @@ class Selection:
 
     def wants_rank(self, rank: int) -> bool:
         return self.ranks is None or rank in self.ranks
+
+    def wants_op(self, node: OpNode) -> bool:
+        return self.ops is None or selects(
+            self.ops, node.name, node.type, node.scope, is_leaf=node.kind != "op"
+        )

@@ -104,6 +104,15 @@ class TensorView(ObservedTensor, Protocol):
         ...
 
 
+def is_useless(view: TensorView, node: OpNode) -> bool:
+    """Whether a tensor is an output that its op returns empty because it has no use for it.
+
+    Batch norm in eval mode returns no statistics of the batch, flash attention no mask. An op that
+    has one output returns an empty tensor because its result is empty.
+    """
+    return view.io == "output" and view.numel == 0 and len(node.outputs) > 1
+
+
 class OpCall(Observation, Protocol):
     """One run of one op of a training, after it has run.
 

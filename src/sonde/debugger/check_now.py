@@ -103,13 +103,18 @@ class PauseCheck:
         """Evaluate every watchpoint that can be evaluated at a pause. Hits are listed; they do not
         pause the training."""
         self._detection.plan()
-        later = {each.spec.id for each in self._detection.watches if _needs_steps(each)}
-        watches = [each for each in self._detection.watches if not _needs_steps(each)]
+        unchanged = {each.name for each in self._trainee.unchanged_yet()}
+        all_watches = self._detection.watches
+        initial = [each for each in all_watches if unchanged and _is_initial(each)]
+        later = {each.spec.id for each in all_watches if _needs_steps(each) and each not in initial}
+        watches = [each for each in all_watches if not _needs_steps(each)]
         evaluated = 0
         missing: list[str] = []
         hits: list[WatchpointHit] = []
         for node in self._nodes(here):
-            planned = NodeWatches.select(watches, node.watched)
+            is_unchanged = node.is_parameter and node.name in unchanged
+            applied = [*watches, *initial] if is_unchanged else watches
+            planned = NodeWatches.select(applied, node.watched)
             for tensor in self._tensors(node, here) if planned else ():
                 if tensor is None:
                     missing.append(node.name)
@@ -213,13 +218,16 @@ def _graph_node(node: OpNode | Node, categories: Sequence[Category]) -> _Node:
     return _Node(watched, len(node.outputs), attributes=node.attributes)
 
 
+def _is_initial(watch: Watch) -> bool:
+    """Whether the watch is about initial weights, which exist until an optimizer changes them."""
+    return watch.level == "initial"
+
+
 def _needs_steps(watch: Watch) -> bool:
     """Whether the watch can be evaluated only as steps run: it compares with the previous step, or
-    is about initial weights."""
+    is about initial weights, and these have changed."""
     needs = watch.needs
-    return (
-        watch.level == "initial" or needs.previous or needs.previous_statistics or needs.at_step_end
-    )
+    return _is_initial(watch) or needs.previous or needs.previous_statistics or needs.at_step_end
 
 
 def _may_be_expected(found: Evaluation, node: _Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from sonde.core.graph import OpNode
@@ -10,6 +11,9 @@ from sonde.wire.rank import ControlMessage
 from sonde.wire.shapes import PauseReason, State
 
 _FREELY: Final = ControlMessage(0, "continue")
+_MOST_STEPS: Final = 30
+"""How long to run to an op that only steps of another kind run, such as those of a GAN's generator.
+"""
 
 
 class RankState:
@@ -70,7 +74,8 @@ class PauseControl:
     thread only; only its own methods change its fields.
 
     ``generation`` is the number of the last command that was executed; ``is_pause_due``: the user
-    asked for a pause, wherever that is.
+    asked for a pause, wherever that is; ``missed``: the op or scope that the last command was to
+    run to, and a whole step ran without it.
     """
 
     def __init__(self) -> None:
@@ -80,6 +85,8 @@ class PauseControl:
         self._is_end_due = False
         self._command = _FREELY
         self._steps_left = 0
+        self._whole_steps = 0
+        self.missed = ""
 
     def execute(self, message: ControlMessage) -> None:
         self.generation = message.generation
@@ -92,6 +99,7 @@ class PauseControl:
         else:
             self._command = message
             self._steps_left = message.steps
+            self._whole_steps = 0
 
     def run_freely(self) -> None:
         """Continue, with nothing to stop at."""
@@ -139,9 +147,28 @@ class PauseControl:
         until = self._command.op
         return node.name.startswith(until) if until.endswith("/") else node.name == until
 
-    def reason_at_step_end(self) -> PauseReason | None:
-        """Why to pause at the end of this step, or None. Counts the steps of a "step" command."""
+    def begin_step(self) -> None:
+        """A step begins: the command applies to the whole of it."""
+        self._whole_steps += 1
+
+    def reason_at_step_end(
+        self, may_run_later: Callable[[str], bool] = lambda op: False
+    ) -> PauseReason | None:
+        """Why to pause at the end of this step, or None. Counts the steps of a "step" command.
+
+        The op of a "to" command may have run before the command came. But if it does not run in a
+        whole step either, the training pauses, unless ``may_run_later`` says that steps of another
+        kind run it; then after ``_MOST_STEPS``.
+        """
         if self.is_pause_due:
             return "pause"
         self._steps_left -= 1
-        return "step" if self._command.command == "step" and self._steps_left <= 0 else None
+        command = self._command
+        if command.command == "step":
+            return "step" if self._steps_left <= 0 else None
+        if command.command != "to" or not self._whole_steps:
+            return None
+        if self._whole_steps < _MOST_STEPS and may_run_later(command.op):
+            return None
+        self.missed = command.op
+        return "missed"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from sonde.capture.session import Subscription
+from sonde.core.running_training import step_text
 from sonde.debugger.connection.controller import RankController
 from sonde.debugger.parameter_checks import ParameterChecks
 from sonde.debugger.parts import RankParts
@@ -56,6 +58,7 @@ class Debugger:
         self._pauses = Pauses(parts, self._controller, self._timing, report=report)
         self._parameters = ParameterChecks(parts)
         self._observed_steps = ObservedSteps(initial_step)
+        self._traces = options.trace
 
     def subscription(self) -> Subscription:
         """What the debugger observes, for the capture session."""
@@ -94,12 +97,31 @@ class Debugger:
         self._controller.read_messages()
         self._state.run()
         self._pauses.end_if_asked()
+        self._show_modules()
         if self._controller.pauses_at_start and self.session.is_connected:
-            self._pauses.pause("start", "before the first step")
+            with self._tracing_forward():
+                self._pauses.pause("start", "before the first step")
         self._check_new_parameters()
         self._leave_step_end()
         self._timing.begin()
         self._controller.report_status()
+
+    def _show_modules(self) -> None:
+        """Send the modules and parameters that are known before their ops have run."""
+        trainee = self._trainee
+        for part in self._parts.graphs.expect_modules(trainee.modules(), trainee.held()):
+            self.session.send(part)
+
+    @contextmanager
+    def _tracing_forward(self) -> Iterator[None]:
+        """In this block, a pause before the first op, another process finds out which ops will
+        run, if that is wanted."""
+        stop = self._trainee.trace_forward(self.session.tell) if self._traces else None
+        try:
+            yield
+        finally:
+            if stop is not None:
+                stop()
 
     def _check_new_parameters(self) -> None:
         new = self._parameters.find_new()
@@ -154,9 +176,12 @@ class Debugger:
         stop = self._parameters.check_updated()
         self.watching.end_step()
         self._controller.report_hits()
-        reason = self._control.reason_at_step_end()
+        reason = self._control.reason_at_step_end(self._parts.graphs.may_run_later)
         if stop is not None:
             self._pauses.pause("hit", stop, is_step_over=True)
+        elif reason == "missed":
+            why = f"{self._control.missed} did not run in {step_text(self._state.step - 1)}"
+            self._pauses.pause(reason, why, is_step_over=True)
         elif reason is not None:
             self._pauses.pause(reason, "", is_step_over=True)
         else:
@@ -205,6 +230,7 @@ class Debugger:
     def _leave_step_end(self) -> None:
         self._state.clear_interrupt()
         self._parameters.copy_all()
+        self._control.begin_step()
         step = self._state.step
         is_needed = self._observed_steps.wants(step) or self._control.needs_ops
         self._parts.speed.begin_step(step, may_skip=not is_needed)

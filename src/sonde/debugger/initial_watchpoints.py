@@ -10,8 +10,8 @@ from msgspec import structs
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.files.input_file import read_input
+from sonde.core.operators.patterns import OpPattern
 from sonde.watch.conditions import RECOMMENDED, Recommended, parse_condition
-from sonde.watch.watchpoint import Pattern
 from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
@@ -50,7 +50,7 @@ def check_contents(draft: WatchpointDraft) -> None:
     for condition in draft.conditions:
         parse_condition(condition.id, condition.parameters, condition.expression)
     for op in draft.ops:
-        Pattern.parse(op)
+        OpPattern.parse(op)
 
 
 def recommended_draft(recommended: Recommended) -> WatchpointDraft:

@@ -69,7 +69,7 @@ class ParameterChecks:
         """Copy the values that the next step is compared with; called after the pause at the end
         of a step, in which the user may have changed watchpoints."""
         parts = self._parts
-        wanted = {*parts.watching.compared_parameters(), *parts.lookup.opened}
+        wanted = {*parts.watching.compared_parameters(), *parts.previous.opened}
         if not wanted and not parts.previous.used_bytes and not parts.recorder.keeps_parameters:
             return
         with parts.trainee.unobserved():

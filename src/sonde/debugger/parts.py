@@ -66,6 +66,6 @@ class RankParts:
             previous,
             HitDetection(metadata.rank, trainee, previous, graphs, report_watchpoint),
             recorder,
-            TensorLookup(trainee, state, graphs, recorder.values, previous.find),
+            TensorLookup(trainee, state, graphs, recorder, previous),
             SpeedMeasurement(),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sonde.capture.options import parse_size
 from sonde.core.errors import UsageError
+from sonde.core.observation_variables import DEBUGGER_ADDRESS, ENABLE_DEBUGGER, NO
 
 if TYPE_CHECKING:
     from sonde.wire.shapes import WatchpointSpec
@@ -22,8 +23,12 @@ Value = TypeVar("Value")
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 50051
 DEFAULT_BUDGET: Final = 256 * 1024 * 1024
+SMALL_BUDGET: Final = 64 * 1024 * 1024
+"""The budget with ``MS_DEBUGGER_PARTIAL_MEM=1``, for machines with little memory."""
 DEFAULT_WAIT: Final = 5.0
 DEFAULT_LOST: Final = 60.0
+_YES: Final = ("1", "true")
+_PARTIAL_MEMORY: Final = "MS_DEBUGGER_PARTIAL_MEM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ class DebuggerOptions:
     - ``run``: the id of the run, the same for all ranks of one training;
     - ``script``, ``arguments``: of the program, where ``sys.argv`` does not have them yet;
     - ``world_size``: the number of ranks; 0: as the framework or the launcher says;
-    - ``watchpoints``: the watchpoints that a run starts with.
+    - ``watchpoints``: the watchpoints that a run starts with;
+    - ``trace``: while the training is paused before its first step, find out which ops will run.
     """
 
     host: str = DEFAULT_HOST
@@ -55,6 +61,7 @@ class DebuggerOptions:
     arguments: tuple[str, ...] = ()
     world_size: int = 0
     watchpoints: tuple[WatchpointSpec, ...] = ()
+    trace: bool = True
 
     @property
     def address(self) -> str:
@@ -66,10 +73,27 @@ def options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions | No
 
     None if they do not enable the debugger. UsageError names a variable that cannot be parsed.
     """
-    is_asked = bool(environ.get("SONDE_DEBUGGER_HOST") or environ.get("SONDE_DEBUGGER_PORT"))
-    if not is_asked and environ.get("ENABLE_MS_DEBUGGER", "").strip().lower() not in ("1", "true"):
+    is_asked = any(environ.get(name) for name in DEBUGGER_ADDRESS)
+    if not is_asked and environ.get(ENABLE_DEBUGGER, "").strip().lower() not in _YES:
         return None
     return any_options_from_environment(environ)
+
+
+def unused_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line about each variable for the debugger that is set and cannot have an effect."""
+    text = environ.get(ENABLE_DEBUGGER, "").strip()
+    if any(environ.get(name) for name in DEBUGGER_ADDRESS) or text.lower() in (*_YES, *NO):
+        return []
+    if text:
+        return [
+            f"{ENABLE_DEBUGGER} must be 1 or 0 (got {text!r}); the program runs without the "
+            "debugger [variable-unused]"
+        ]
+    return [
+        f"{name} has no effect without {ENABLE_DEBUGGER}=1 [variable-unused]"
+        for name in ("MS_DEBUGGER_HOST", "MS_DEBUGGER_PORT", _PARTIAL_MEMORY)
+        if environ.get(name)
+    ]
 
 
 def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
@@ -85,6 +109,7 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
 
     host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
     port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
+    budget = SMALL_BUDGET if read(_PARTIAL_MEMORY, _flag, False) else DEFAULT_BUDGET
     files = filter(None, environ.get("SONDE_DEBUGGER_WATCH", "").split(os.pathsep))
     return DebuggerOptions(
         host=host,
@@ -94,11 +119,12 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
         pause=read("SONDE_DEBUGGER_PAUSE", _flag, None),
         wait_seconds=read("SONDE_DEBUGGER_WAIT", _seconds, DEFAULT_WAIT),
         lost_seconds=read("SONDE_DEBUGGER_LOST", _seconds, DEFAULT_LOST),
-        budget_bytes=read("SONDE_DEBUGGER_BUDGET", _size, DEFAULT_BUDGET),
+        budget_bytes=read("SONDE_DEBUGGER_BUDGET", _size, budget),
         run=run_id(environ),
         watchpoints=starting_set(
             tuple(files), recommended=read("SONDE_DEBUGGER_RECOMMENDED", _flag, False)
         ),
+        trace=read("SONDE_DEBUGGER_TRACE", _flag, True),
     )
 
 

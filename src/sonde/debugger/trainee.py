@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from sonde.core.graph import OpNode
@@ -30,6 +31,24 @@ class Held(Protocol):
     def gradient(self) -> TensorView | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ModuleScope:
+    """A module without modules inside it: its scope, and its class."""
+
+    scope: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardTrace:
+    """The ops of the forward pass of the network with scope ``scope``, as far as they are known
+    without running them; ``problem`` says why there are none."""
+
+    scope: str = ""
+    nodes: tuple[OpNode, ...] = ()
+    problem: str = ""
+
+
 class Snapshot(Protocol):
     """A copy of a tensor that can be renewed in place."""
 
@@ -51,6 +70,22 @@ class Trainee(Protocol):
 
     def held(self) -> Sequence[Held]:
         """Parameters and buffers of the networks that ran so far."""
+        ...
+
+    def modules(self) -> Sequence[ModuleScope]:
+        """The innermost modules of the networks that ran so far, or have begun to run."""
+        ...
+
+    def trace_forward(self, deliver: Callable[[ForwardTrace], None]) -> Callable[[], None]:
+        """Find out, without running them, which ops the network that has begun to run will run.
+
+        Returns at once; ``deliver`` is called later, in another thread, unless the function that
+        is returned was called before, which stops the search. Nothing is delivered if no network
+        runs."""
+        ...
+
+    def is_updated(self, name: str) -> bool:
+        """Whether an optimizer has changed this tensor in the running step, as far as known."""
         ...
 
     def unchanged_yet(self) -> Sequence[Held]:

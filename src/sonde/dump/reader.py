@@ -1,4 +1,4 @@
-"""The read side of the format: dumps by Sonde and by MindSpore, no framework needed."""
+"""The read side of the format: dumps by Sonde, MindSpore and msprobe, no framework needed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sonde.core.coverage import CHOSEN
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
-from sonde.core.selection import OpPattern, StepSet
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.selection import StepSet
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.execution_order import read_node_order
-from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir, find_ranks, scan_rank
+from sonde.dump.graph_files.pb import GraphWriter
+from sonde.dump.layout import RankLayout
+from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir
 from sonde.dump.reading.graph_store import GraphStore
+from sonde.dump.reading.scan import scan
 from sonde.dump.reading.side_files import (
     DumpMetadata,
     OverflowEntry,
@@ -47,8 +51,7 @@ class Dump:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._ranks = {rank: scan_rank(rank, root) for rank, root in find_ranks(Path(path)).items()}
-        self.path = next(iter(self._ranks.values())).layout.root.parent
+        self.path, self._ranks = scan(Path(path))
         self._lock = threading.RLock()
         self._graphs = GraphStore(self._add_problem)
         self._indices: OrderedDict[StepDir, StepIndex] = OrderedDict()
@@ -64,6 +67,10 @@ class Dump:
     @property
     def ranks(self) -> tuple[int, ...]:
         return tuple(self._ranks)
+
+    def layout(self, rank: int) -> RankLayout:
+        """The paths of the graph and side files of a rank."""
+        return self._trees(rank)[0].layout
 
     @property
     def problems(self) -> tuple[DumpProblem, ...]:
@@ -114,9 +121,11 @@ class Dump:
         found = None if tree is None else self._graphs.columns(tree, graph_id)
         return found or GraphColumns.of(self.graph(graph_id, rank))
 
-    def writer(self, rank: int | None = None) -> Literal["sonde", "mindspore"] | None:
+    def writer(self, rank: int | None = None) -> GraphWriter | None:
         """The program that made the dump; None if neither metadata nor graphs tell."""
         config = self.metadata(rank).config
+        if self._trees(rank)[0].source is not None:
+            return "msprobe"
         if "sonde_version" in config:
             return "sonde"
         if "ms_version" in config:
@@ -158,7 +167,7 @@ class Dump:
     ) -> Iterator[TensorRecord]:
         """The tensors selected, rank by rank, step by step, in execution order.
 
-        ``op`` is an entry of ``kernels``: a full name, a part of an op type, ``name-regex(...)``.
+        ``op`` is a pattern, see ``core.operators.patterns``.
         """
         pattern = OpPattern.parse(op) if isinstance(op, str) else op
         for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank):
@@ -168,19 +177,20 @@ class Dump:
         """The items of one directory, from which ``tensors`` makes records; cheaper for many."""
         return self._index(directory).items
 
-    def op_types(
+    def named_ops(
         self,
         *,
         step: int | StepSet | None = None,
         rank: int | None = None,
         graph_id: int | None = None,
-    ) -> dict[str, str]:
-        """Full name and type of every op that has tensors here, in execution order."""
-        return {
-            item.name: item.op_type
+    ) -> tuple[NamedOp, ...]:
+        """Every op and leaf that has tensors here, in execution order."""
+        found = {
+            item.name: item.named
             for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank)
             for item in self._index(directory).items
         }
+        return tuple(found.values())
 
     def constants(
         self, graph_id: int | None = None, rank: int | None = None
@@ -233,6 +243,8 @@ class Dump:
     def metadata(self, rank: int | None = None) -> DumpMetadata:
         """The program and configuration that made the dump; empty where unknown."""
         tree = self._trees(rank)[0]
+        if tree.source is not None:
+            return DumpMetadata(tree.source.config, {})
         return DumpMetadata(
             self._json(tree.layout.metadata_config), self._json(tree.layout.metadata_dump_config)
         )
@@ -265,7 +277,9 @@ class Dump:
         with self._lock:
             index = self._indices.pop(directory, None)
         if index is None:  # Not under the lock, so that other threads can read other steps.
-            index = index_step(directory, self._graphs_of(directory))
+            index = index_step(
+                directory, self._graphs_of(directory), self._ranks[directory.rank].source
+            )
         with self._lock:
             self._problems.update(dict.fromkeys(index.problems))
             self._indices[directory] = index

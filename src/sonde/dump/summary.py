@@ -66,8 +66,11 @@ class StepSummary:
     nbytes: int
 
 
-def summarize_step(step: StepDir) -> StepSummary:
-    """Counts and sizes; opens no file except the ``statistic.csv`` of a step without tensors."""
+def summarize_step(step: StepDir, known: int | None = None) -> StepSummary:
+    """Counts and sizes; opens no file except the ``statistic.csv`` of a step without tensors.
+
+    ``known``: the number of tensors, where the names of files do not tell it.
+    """
     tensors = nbytes = 0
     seen: set[int] = set()
     try:
@@ -82,7 +85,9 @@ def summarize_step(step: StepDir) -> StepSummary:
                 if entry.name.endswith(".npy"):
                     tensors += 1
     except OSError:
-        return StepSummary(step, tensors, nbytes)
+        return StepSummary(step, known or tensors, nbytes)
+    if known is not None:
+        return StepSummary(step, known, nbytes)
     if not tensors:
         tensors = max(_count_lines(step.path / layout.STATISTIC) - 1, 0)
     return StepSummary(step, tensors, nbytes)

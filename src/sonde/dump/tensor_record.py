@@ -15,6 +15,7 @@ from sonde.core.graph import OpNode, Source, TensorSpec
 from sonde.core.keys import TensorKey
 from sonde.dump.graph_files.values import NOT_A_TENSOR
 from sonde.dump.reading.npy import NpyHeader, read_header
+from sonde.dump.reading.pt_file import read_pt_header
 from sonde.dump.reading.statistic_rows import StatisticRow
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class TensorRecord:
                 slug="no-values",
             )
         if self._header is None:
-            object.__setattr__(self, "_header", read_header(path))
+            read = read_pt_header if path.suffix == ".pt" else read_header
+            object.__setattr__(self, "_header", read(path))
         assert self._header is not None
         return self._header
 

@@ -1,32 +1,23 @@
 """Sonde's log messages, to the screen or to a file, as the environment says.
 
 All handlers are on the logger ``sonde``; the root logger and other loggers are never changed, and
-records still propagate to the user's own handlers. See ``docs/logs.md`` for the variables.
+records still propagate to the user's own handlers. `say` prints a line for the user. See
+``docs/logs.md`` for the variables.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
 
-from sonde.core.files.atomic_file import without_links
-from sonde.logs.settings import LogSettings, log_settings
+from sonde.logs.handlers import ScreenHandler, log_path, open_files
+from sonde.logs.lines import hand_out
+from sonde.logs.settings import SUBMODULES, LogSettings, log_settings
 
 LOGGER = "sonde"
-FILE_NAME = "sonde.log"
-_FORMAT = (
-    "[%(levelname)s] SONDE(%(process)d,%(threadName)s):%(asctime)s.%(msecs)03d "
-    "[%(name)s %(filename)s:%(lineno)d] %(message)s"
-)
-_DATE_FORMAT = "%Y-%m-%d-%H:%M:%S"
 
 
 @dataclass(slots=True)
@@ -77,98 +68,51 @@ def reset() -> None:
         _installed = None
 
 
-def log_path(settings: LogSettings, rank: int) -> Path | None:
-    """The log file of this process; None when messages go to the screen only."""
-    if settings.to_stderr or settings.directory is None:
-        return None
-    return Path(settings.directory, f"rank_{rank}", "logs", f"{FILE_NAME}.{os.getpid()}")
+def say(text: str) -> None:
+    """Print a line for the user: on the screen as ``sonde: text``, and in the log.
+
+    ``text`` may begin with ``sonde: ``. Level 3 (ERROR) silences it, like a warning.
+    """
+    hand_out(text, _handlers(), level=logging.WARNING, is_always_shown=False)
 
 
-if TYPE_CHECKING:
-    _TextHandler = logging.StreamHandler[TextIO]
-else:
-    _TextHandler = logging.StreamHandler
+def say_result(text: str) -> None:
+    """Print a line without which a command is of no use, such as the address of the page."""
+    hand_out(text, _handlers(), level=logging.WARNING, is_always_shown=True)
 
 
-class _Screen(_TextHandler):
-    """Writes to what ``sys.stderr`` is at that moment, unless the user's handler already does.
+def say_errors(text: str) -> None:
+    """Print the error that ends a command, line by line: at every level, since the exit code alone
+    does not say what to do."""
+    for line in text.splitlines():
+        hand_out(line, _handlers(), level=logging.ERROR, is_always_shown=True)
 
-    The record goes on to the handlers of the user; a message shown by one of them on the screen
-    is not shown a second time.
+
+def _handlers() -> list[logging.Handler]:
+    if _installed is None:
+        configure()
+    return [] if _installed is None else _installed.handlers
+
+
+class _OwnLogger(logging.Logger):
+    """A logger that ``logging.config`` does not disable.
+
+    Its functions disable every logger that a configuration does not name, unless
+    ``disable_existing_loggers`` says otherwise; programs rarely mean Sonde's.
     """
 
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if sys.stderr is not None and not self._is_shown_by_another(record):
-            self.stream = sys.stderr
-            super().emit(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the parent's name
-        """Say nothing: the program has closed the screen, or put any object in its place."""
-
-    def _is_shown_by_another(self, record: logging.LogRecord) -> bool:
-        screens = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
-        logger: logging.Logger | None = logging.getLogger(record.name)
-        while logger is not None:
-            for handler in logger.handlers:
-                if (
-                    handler is not self
-                    and isinstance(handler, logging.StreamHandler)
-                    and handler.stream in screens
-                    and record.levelno >= handler.level
-                ):
-                    return True
-            logger = logger.parent if logger.propagate else None
-        return False
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "disabled":
+            super().__setattr__(name, value)
 
 
-class _ProcessFile(RotatingFileHandler):
-    """A log file per process: after a fork the child goes on in a file of its own."""
+def _set_class(logger: logging.Logger, kind: type[logging.Logger]) -> None:
+    logger.__class__ = kind
 
-    def __init__(self, settings: LogSettings, rank: int, path: Path) -> None:
-        self._settings = settings
-        self._rank = rank
-        self._pid = os.getpid()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        super().__init__(
-            path,
-            maxBytes=settings.max_bytes,
-            backupCount=settings.backup_count,
-            encoding="utf-8",
-            errors="backslashreplace",
-        )
 
-    def _open(self) -> TextIOWrapper:
-        return open(
-            self.baseFilename,
-            "a",
-            encoding=self.encoding,
-            errors=self.errors,
-            opener=without_links,
-        )
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if os.getpid() != self._pid:
-            self._move_to_own_file()
-        super().emit(record)
-
-    def doRollover(self) -> None:  # noqa: N802 - the name the parent class calls
-        if not self.backupCount and self.stream is not None:
-            # The parent class would go on in the same file and let it grow without end.
-            self.stream.truncate(0)
-        super().doRollover()
-
-    def _move_to_own_file(self) -> None:
-        path = log_path(self._settings, self._rank)
-        assert path is not None
-        self._pid = os.getpid()
-        # The parent keeps its file; this process only closes its own descriptor.
-        if self.stream is not None:
-            self.stream.close()
-        self.baseFilename = os.path.abspath(path)
-        self.stream = self._open()
+def _own_loggers() -> list[logging.Logger]:
+    names = (LOGGER, *(f"{LOGGER}.{module.lower()}" for module in SUBMODULES))
+    return [logging.getLogger(name) for name in names]
 
 
 def _is_current(installed: _Installed, settings: LogSettings, rank: int) -> bool:
@@ -180,20 +124,25 @@ def _is_current(installed: _Installed, settings: LogSettings, rank: int) -> bool
 
 def _install(settings: LogSettings, rank: int) -> _Installed:
     installed = _Installed(settings, rank)
-    screen = _Screen()
+    screen = ScreenHandler()
     installed.handlers.append(screen)
-    path = log_path(settings, rank)
-    if path is not None:
-        try:
-            installed.handlers.append(_ProcessFile(settings, rank, path))
-            screen.setLevel(settings.stderr_threshold)
-        except OSError as error:
-            installed.file_problem = (
-                f"{path} cannot be written ({error.strerror}); logging to the screen"
-            )
+    try:
+        files = open_files(settings, rank)
+    except OSError as error:
+        path = log_path(settings, rank)
+        installed.file_problem = (
+            f"{path} cannot be written ({error.strerror}); logging to the screen"
+        )
+        files = []
+    if files:
+        screen.setLevel(settings.stderr_threshold)
+    installed.handlers += files
     logger = logging.getLogger(LOGGER)
+    for each in _own_loggers():
+        if type(each) is logging.Logger:
+            each.disabled = False
+            _set_class(each, _OwnLogger)
     for handler in installed.handlers:
-        handler.setFormatter(logging.Formatter(_FORMAT, _DATE_FORMAT))
         logger.addHandler(handler)
     if settings.level is not None or logger.level == logging.NOTSET:
         _set_level(installed, LOGGER, settings.level or logging.WARNING)
@@ -216,6 +165,9 @@ def _uninstall(installed: _Installed | None) -> None:
         handler.close()
     for name, level in installed.levels.items():
         logging.getLogger(name).setLevel(level)
+    for each in _own_loggers():
+        if type(each) is _OwnLogger:
+            _set_class(each, logging.Logger)
 
 
 def _warn_once(problem: str, *, slug: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any
 
 LEVELS = {
@@ -59,8 +60,13 @@ VARIABLES = {
     "stderr_threshold": ("SONDE_LOG_STDERR_THRESHOLD", "GLOG_stderrthreshold"),
     "max_bytes": ("SONDE_LOG_MAX_BYTES", "logger_maxBytes"),
     "backup_count": ("SONDE_LOG_BACKUP_COUNT", "logger_backupCount"),
+    "file_name": ("SONDE_LOG_FILE_NAME", ""),
 }
-"""Sonde's variable and MindSpore's variable for each setting."""
+"""Sonde's variable and MindSpore's variable for each setting; MindSpore has none for the name."""
+
+FILE_NAME = "sonde.log.{pid}"
+FILE_NAME_FIELDS = ("machine", "user", "level", "time", "pid", "rank")
+"""What may stand in braces in the name of the log file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class LogSettings:
 
     ``level`` is None when no variable sets it. When messages go to a file, those from
     ``stderr_threshold`` on go to the screen too. ``max_bytes`` 0 never begins a new file.
+    ``file_name`` may have `FILE_NAME_FIELDS`; with ``{level}`` there is a file for each level.
     """
 
     level: int | None = None
@@ -78,6 +85,7 @@ class LogSettings:
     stderr_threshold: int = logging.WARNING
     max_bytes: int = 50 * 1024 * 1024
     backup_count: int = 30
+    file_name: str = FILE_NAME
 
 
 def log_settings(environ: Mapping[str, str]) -> tuple[LogSettings, tuple[str, ...]]:
@@ -106,7 +114,7 @@ def log_settings(environ: Mapping[str, str]) -> tuple[LogSettings, tuple[str, ..
 def _variable(environ: Mapping[str, str], setting: str) -> tuple[str, str]:
     """The variable that is set (Sonde's if neither is), and its text."""
     own, reference = VARIABLES[setting]
-    name = own if environ.get(own) or not environ.get(reference) else reference
+    name = own if environ.get(own) or not (reference and environ.get(reference)) else reference
     return name, environ.get(name, "").strip()
 
 
@@ -138,6 +146,15 @@ def _count(text: str) -> int:
     return value
 
 
+def _file_name(text: str) -> str:
+    """``text``, if it is a name without a directory whose fields are known."""
+    fields = {field for _, field, _, _ in Formatter().parse(text) if field is not None}
+    if "/" in text or text in (".", "..") or not fields <= set(FILE_NAME_FIELDS):
+        raise ValueError(text)
+    text.format(**dict.fromkeys(FILE_NAME_FIELDS, ""))
+    return text
+
+
 _LEVEL_RULE = "0 (DEBUG), 1 (INFO), 2 (WARNING), 3 (ERROR) or 4 (CRITICAL)"
 _PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "to_stderr": ({"0": False, "1": True}.__getitem__, "0 (a file) or 1 (the screen)"),
@@ -146,5 +163,9 @@ _PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "stderr_threshold": (LEVELS.__getitem__, _LEVEL_RULE),
     "max_bytes": (_count, "a number of bytes, 0 for no bound"),
     "backup_count": (_count, "how many old files are kept"),
+    "file_name": (
+        _file_name,
+        "a file name, which may have {machine}, {user}, {level}, {time}, {pid} and {rank}",
+    ),
 }
 """How a setting is parsed, and what it must be; KeyError or ValueError if it is something else."""

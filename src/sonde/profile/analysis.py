@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +18,7 @@ from sonde.profile.analyse import cost, overview, tables
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.intervals import length, union
 from sonde.profile.analyse.memory import measure_memory
-from sonde.profile.analyse.split import LOADER
+from sonde.profile.analyse.split import LOADER, PARTS
 from sonde.profile.analyse.timings import Timings, idle_seconds, time_steps
 from sonde.profile.analyse.traces import is_collective_op, read_session
 from sonde.profile.document import (
@@ -67,7 +67,8 @@ def analyse(
     timings = time_steps(traces, recorder.graph)
     even = overview.without_outliers(timings, recorder.graph)
     machine = this_machine()
-    evidence = _evidence(recorder, timings, machine, places, subject)
+    summary_parts: dict[str, float] = {part: even.part_seconds(part) for part in PARTS}
+    evidence = _evidence(recorder, timings, machine, places, subject, summary_parts)
     findings = judge(evidence, say) if subject.rank == 0 else []
     memory = None
     if recorder.records_memory:
@@ -122,7 +123,12 @@ def found_item(finding: Finding) -> FoundItem:
 
 
 def _evidence(
-    recorder: ProfileRecorder, timings: Timings, machine: Machine, places: Places, subject: Subject
+    recorder: ProfileRecorder,
+    timings: Timings,
+    machine: Machine,
+    places: Places,
+    subject: Subject,
+    shown_parts: Mapping[str, float],
 ) -> ProfileEvidence:
     sizes = [  # of each collective of the learned step, in bytes
         sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
@@ -145,6 +151,7 @@ def _evidence(
         compilations=[each for each in private.compilations() if begin <= each.begin < end],
         collective_bytes=float(sum(sizes)) or None,
         all_reduces=replay_all_reduces(sizes, subject.rank, subject.ranks),
+        shown_parts=shown_parts,
     )
 
 

@@ -63,6 +63,14 @@ class LearningRateSchedule(ABC):
             )
         return rate
 
+    # torch's optimizers check at their creation that the rate is not below 0. With a schedule as
+    # ``lr`` that is its first rate; see ``follow_schedule``.
+    def __lt__(self, other: float) -> bool:
+        return self(0) < other
+
+    def __ge__(self, other: float) -> bool:
+        return self(0) >= other
+
     def scheduler(self, optimizer: Optimizer, *, start_step: int = 0) -> LambdaLR:
         """This schedule for every group of ``optimizer``; see ``scheduler_for``."""
         return scheduler_for(optimizer, self, start_step=start_step)
@@ -226,15 +234,15 @@ def scheduler_for(optimizer: Optimizer, rates: Rates, *, start_step: int = 0) ->
     ``start_step`` is the step whose rate is set now.
     """
     first = check_non_negative_int(start_step, "start_step", "scheduler_for")
-    groups = len(optimizer.param_groups)
-    schedules = _schedules(rates, groups)
+    schedules = schedules_of(rates, len(optimizer.param_groups))
     for group in optimizer.param_groups:
         # LambdaLR multiplies this with the schedule's rate.
         group["initial_lr"] = 1.0
     return LambdaLR(optimizer, schedules, last_epoch=first - 1)
 
 
-def _schedules(rates: Rates, groups: int) -> list[Callable[[int], float]]:
+def schedules_of(rates: Rates, groups: int) -> list[Callable[[int], float]]:
+    """A schedule for each parameter group."""
     if isinstance(rates, LearningRateSchedule):
         return [rates] * groups
     if not isinstance(rates, Sequence) or isinstance(rates, str) or not rates:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sonde.core.arguments import wrong_type, wrong_value
+from sonde.train.cell import CellMethods
 from sonde.train.loss_scale import FixedLossScaleUpdateCell, LossScaleError, LossScaleManager
 
 
@@ -76,7 +77,7 @@ class LossScaling:
             )
 
 
-class WithLossCell(nn.Module):
+class WithLossCell(CellMethods):
     """A network and its loss function as one module: data and label in, loss out."""
 
     def __init__(self, backbone: nn.Module, loss_fn: Callable[..., Any]) -> None:
@@ -88,7 +89,7 @@ class WithLossCell(nn.Module):
         return self.loss_fn(self.backbone_network(data), label)
 
 
-class TrainOneStepWithLossScaleCell(nn.Module):
+class TrainOneStepWithLossScaleCell(CellMethods):
     """A whole training step as a module: a batch in; loss, overflow and scale out.
 
     ``network`` returns the loss. ``scale_sense`` is an update cell, a manager, a number, or a

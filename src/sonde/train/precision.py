@@ -40,11 +40,11 @@ class ComputePrecision:
             network.to(dtype=self.whole)
 
     def inputs(self, value: Any) -> Any:
-        return value if self.whole is None else _cast(value, self.whole)
+        return value if self.whole is None else cast_floats(value, self.whole)
 
     def outputs(self, value: Any) -> Any:
         """Cast to float32 for the loss, where half precision overflows first."""
-        return value if self.whole is None else _cast(value, torch.float32)
+        return value if self.whole is None else cast_floats(value, torch.float32)
 
 
 def precision_of(
@@ -79,7 +79,9 @@ def _low_type(dtype: str | torch.dtype | None, device: torch.device) -> torch.dt
     return dtype
 
 
-def _cast(value: Any, dtype: torch.dtype) -> Any:
+def cast_floats(value: Any, dtype: torch.dtype) -> Any:
+    """``value`` with every floating-point tensor in it converted."""
+
     def cast(item: Any) -> Any:
         is_float = isinstance(item, torch.Tensor) and item.is_floating_point()
         return item.to(dtype) if is_float else item

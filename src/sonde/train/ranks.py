@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from torch import distributed
+from torch import Tensor, distributed
 
 from sonde.train.checkpoint.checkpoint import can_resume, checkpoints_in
 
@@ -26,6 +26,11 @@ def rank() -> int:
 def rank_suffix(number: int) -> str:
     """The suffix of the prefix of this rank's checkpoints; empty for rank 0."""
     return f"_rank{number}" if number else ""
+
+
+def is_sharded(value: Any) -> bool:
+    """Whether it is a DTensor, of which each rank holds a part; its module is not imported."""
+    return isinstance(value, Tensor) and hasattr(value, "to_local")
 
 
 def any_rank(flag: bool) -> bool:

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import Final, Literal, NamedTuple, Protocol
 
-from sonde.core.selection import OpPattern
+from sonde.core.operators.patterns import OpPattern, parse_all, selects
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions import (
     CATALOGUE,
@@ -73,44 +73,13 @@ class WatchpointSettings(Protocol):
     def ranks(self) -> Sequence[int]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """One entry of ``WatchpointSettings.ops``.
-
-    A scope that ends with ``/``; else as ``core.selection.OpPattern``, except that a text with a
-    dot is the whole name of a parameter, not a part of it. ``!`` before it excludes what matches.
-    """
-
-    text: str
-    op: OpPattern
-    excludes: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Pattern:
-        named = text.strip().removeprefix("!").strip()
-        return cls(named, OpPattern.parse(named), named != text.strip())
-
-    @property
-    def is_leaf_name(self) -> bool:
-        return "." in self.text and not self.text.startswith("name-regex(")
-
-    def matches(self, name: str, op_type: str, scope: str, *, is_leaf: bool) -> bool:
-        if self.text == name:
-            return True
-        if self.text.endswith("/"):
-            return f"{scope}/".startswith(self.text) or name.startswith(self.text)
-        if is_leaf and self.is_leaf_name:
-            return False
-        return self.op.matches(name, op_type, is_leaf=is_leaf)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Watch:
     """Conditions of one watchpoint that are evaluated together, on the same tensor."""
 
     spec: WatchpointSettings
     conditions: tuple[Condition, ...]
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[OpPattern, ...]
     level: Level
     needs: Needs
     _applies: dict[str, bool] = field(default_factory=dict)
@@ -146,12 +115,7 @@ class Watch:
         return known
 
     def _matches(self, node: WatchedNode) -> bool:
-        """Whether the patterns select ``node``: the last one that matches decides; if none does, a
-        node is selected if there is no pattern, or the first one excludes."""
-        for pattern in reversed(self.patterns):
-            if pattern.matches(node.name, node.type, node.scope, is_leaf=node.is_leaf):
-                return not pattern.excludes
-        return not self.patterns or self.patterns[0].excludes
+        return selects(self.patterns, node.name, node.type, node.scope, is_leaf=node.is_leaf)
 
     def names(self, name: str) -> bool:
         """Whether the user gave the full name of this op or leaf."""
@@ -196,7 +160,7 @@ def _watches(spec: WatchpointSettings, parameter_names: Collection[str]) -> list
     conditions = [
         parse_condition(each.id, each.parameters, each.expression) for each in spec.conditions
     ]
-    patterns = tuple(Pattern.parse(text) for text in spec.ops)
+    patterns = parse_all(spec.ops)
     groups = [(each,) for each in conditions] if spec.join == "any" else [tuple(conditions)]
     return [
         Watch(
@@ -212,7 +176,7 @@ def _watches(spec: WatchpointSettings, parameter_names: Collection[str]) -> list
 
 
 def _level(
-    group: tuple[Condition, ...], patterns: tuple[Pattern, ...], parameter_names: Collection[str]
+    group: tuple[Condition, ...], patterns: tuple[OpPattern, ...], parameter_names: Collection[str]
 ) -> Level:
     if any(condition.needs.initial_only for condition in group):
         return "initial"

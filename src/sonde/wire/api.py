@@ -12,6 +12,7 @@ from sonde.wire.rank import Command
 from sonde.wire.shapes import (
     Category,
     ConditionSpec,
+    GraphBasis,
     Hit,
     HitRef,
     Io,
@@ -33,13 +34,15 @@ RunKind = Literal["live", "dump"]
 
 
 class GraphInfo(Plain, frozen=True):
-    """``optimizer``: the one whose step ran the graph last; empty if unknown."""
+    """``optimizer``: the one whose step ran the graph last; empty if unknown. ``basis``: where the
+    nodes are known from, see ``rank.GraphPart``."""
 
     id: Integer
     name: str
     nodes: Integer
     whole: bool
     optimizer: str = ""
+    basis: GraphBasis = "run"
 
 
 class RankView(Plain, frozen=True):
@@ -51,7 +54,8 @@ class RankView(Plain, frozen=True):
     as the user asked, and has not ended yet. ``hit``: the hit at which the training is paused.
     ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (by the
     debugger) are set when the program has ended. ``message`` is text to show. ``is_answering``: the
-    process answers heartbeats.
+    process answers heartbeats. ``address``: of the training process, IP address and port; empty for
+    a dump.
     """
 
     rank: Integer
@@ -74,6 +78,7 @@ class RankView(Plain, frozen=True):
     hit: HitRef | None = None
     is_measuring: bool = False
     is_answering: bool = True
+    address: str = ""
 
 
 class RecheckView(Plain, frozen=True):

@@ -32,7 +32,8 @@ class TreeQuery(PlaceQuery, frozen=True):
 
 
 class NodesQuery(PlaceQuery, frozen=True):
-    """``query``: words that the name must contain; ``line`` is used with ``file``."""
+    """``query``: words that the name must contain, or patterns (``docs/patterns.md``) that must
+    select the node; ``line`` is used with ``file``."""
 
     query: str = ""
     category: Category | None = None

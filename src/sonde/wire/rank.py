@@ -13,6 +13,7 @@ import msgspec
 
 from sonde.wire.numbers import Integer
 from sonde.wire.shapes import (
+    GraphBasis,
     Hit,
     HitRef,
     LossPoint,
@@ -61,18 +62,24 @@ class Hello(Tagged, frozen=True, tag="hello"):
 
 class GraphPart(Tagged, frozen=True, tag="graph"):
     """Nodes of graph ``graph`` from ``first`` on. ``total`` is None while the first step with this
-    graph still runs; the graph is complete when ``first + len(nodes) == total``."""
+    graph still runs; the graph is complete when ``first + len(nodes) == total``.
+
+    ``basis``: where the nodes are known from. Before the first step has run there are only the
+    modules and parameters ("modules"), or the forward pass as it was traced without running it
+    ("trace"); what runs replaces them ("run")."""
 
     graph: Integer
     name: str
     first: Integer
     nodes: tuple[Node, ...]
     total: Integer | None
+    basis: GraphBasis = "run"
 
 
 class Status(Tagged, frozen=True, tag="status"):
     """The state of the training. ``generation``: of the last command that was executed. ``message``
-    is text to show; ``hit`` is set while the training is paused at a hit."""
+    is text to show; ``hit`` is set while the training is paused at a hit. The reason "missed": a
+    whole step ran without the op that the training was to run to."""
 
     state: State
     step: Integer

@@ -75,6 +75,9 @@ def interrupted(step: Any, kind: type[Exception], seed: int) -> tuple[int, int]:
                 step()
         except kind:
             caught += 1
+            # Torch's optimizers restore the grad mode in a ``finally`` block, which a signal
+            # handler can interrupt, with Sonde and without.
+            torch.set_grad_enabled(True)
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return raised, caught
 

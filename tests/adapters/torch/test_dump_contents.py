@@ -41,6 +41,12 @@ def both_ways(tmp_path: Path, train: Callable[[], Any], **options: Any) -> dict[
     return found
 
 
+@pytest.mark.document(
+    104,
+    says="Full Dump: full network data dump",
+    how="`sonde run --dump-to DIR train.py`: the inputs and outputs of every op of forward, "
+    "backward and optimizer",
+)
 @pytest.mark.parametrize(
     "name",
     [
@@ -72,6 +78,7 @@ def test_files_hold_what_was_seen_at_the_time(name: str, tmp_path: Path) -> None
     assert equal(found, expected)
 
 
+@pytest.mark.document(143)
 def test_memory_that_is_written_to_while_its_file_waits_is_copied_first(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.zeros(2000)
@@ -272,12 +279,17 @@ def test_sparse_and_nested_tensors_are_reported_once_and_left_out(
 ) -> None:
     dump_of(tmp_path, TRAININGS["sparse_gradients"])
     said = capfd.readouterr().err.strip().splitlines()
-    assert len(said) == 1
+    assert len(said) == 2
     assert "its layout is sparse_coo" in said[0]
     assert "[tensor-not-dumped]" in said[0]
     assert arrays(tmp_path)
 
 
+@pytest.mark.document(
+    144,
+    says="`trans_flag`: transform the device data format into NCHW",
+    how="key `trans_flag`; false keeps `channels_last` tensors in NHWC, as the file name says",
+)
 def test_channels_last_is_dumped_in_the_configured_order(tmp_path: Path) -> None:
     image = torch.arange(24.0).view(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)
 
@@ -323,6 +335,12 @@ def _ios(tmp_path: Path, ios: set[str]) -> dict[str, Any]:
     return {"selection": dataclasses.replace(selection, ios=frozenset(ios))}
 
 
+@pytest.mark.document(
+    150,
+    says="`save_kernel_args`: `{op_type}.{op_name}.json` with the initialization information of "
+    "kernels",
+    how="key `save_kernel_args`: the arguments of each op, as text",
+)
 def test_arguments_of_ops_are_saved_on_request(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.ones(1, 1, 4, 4)
@@ -346,6 +364,21 @@ def test_arguments_of_ops_are_saved_on_request(tmp_path: Path) -> None:
     assert dump.arguments(graph.node("Default/add-op0"), 0) == {"alpha": "2"}
 
 
+@pytest.mark.document(
+    132,
+    says="an entry of `kernels` that matches no operator",
+    how="one line names it, and the nearest names",
+)
+@pytest.mark.document(
+    129,
+    says="`kernels`: list of operator names",
+    how="key `kernels`, `--dump-ops`: full names as in `ms_output_trace_code_graph_{graph_id}.ir`",
+)
+@pytest.mark.document(
+    131,
+    says='`kernels`: regular expressions, "name-regex(xxx)"',
+    how="the same, in `kernels` and `--dump-ops`",
+)
 def test_a_dump_of_chosen_ops_and_a_pattern_that_matched_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -371,5 +404,5 @@ def test_a_dump_of_chosen_ops_and_a_pattern_that_matched_nothing(
         "Default/network-Sequential/2-Linear/t-op0",
     }
     said = capfd.readouterr().err
-    assert said.count("\n") == 1
-    assert "'convolutoin' matched no op" in said
+    assert said.count("\n") == 2
+    assert "'convolutoin' matched no op of step 0" in said

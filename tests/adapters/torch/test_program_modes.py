@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -115,3 +117,31 @@ def test_the_default_device_of_the_program_is_not_that_of_sonde(
     with torch.device("meta"), observed(mode, tmp_path):
         assert all(each.device.type == "cpu" for each in on_default_device())
     assert "failed" not in capfd.readouterr().err
+
+
+FIRST_CAPTURE = """
+import sys
+from pathlib import Path
+import torch
+from torch.overrides import TorchFunctionMode
+import sonde
+from sonde.capture.options import config_from_options
+
+class Log(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        print(func)
+        return func(*args, **(kwargs or {}))
+
+config = config_from_options(Path(sys.argv[1]), {}, net_name="Net")
+with Log(), sonde.capture(config):
+    pass
+"""
+
+
+def test_a_mode_around_the_first_capture_of_a_process_sees_no_import_of_sonde(
+    tmp_path: Path,
+) -> None:
+    """In a process of its own: only the first capture imports the modules that observe."""
+    command = [sys.executable, "-c", FIRST_CAPTURE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -60,6 +60,11 @@ def test_nothing_is_dumped_until_it_is_switched_on(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.npy"))
 
 
+@pytest.mark.document(
+    116,
+    says="`dump_mode` 2: dump target and its contents using `mindspore.set_dump`",
+    how="`sonde.set_dump(module)`, `sonde.set_dump(module, False)`; also while the training runs",
+)
 @pytest.mark.parametrize("target", ["module", "rest"])
 def test_a_module_selects_its_ops_forward_and_backward(tmp_path: Path, target: str) -> None:
     found = dumped(tmp_path, {1: [(target, True)], 2: [(target, False)]})
@@ -120,12 +125,20 @@ def test_switching_in_the_middle_of_a_step_holds_from_there_on(tmp_path: Path) -
 
 
 def test_a_target_that_is_neither_module_nor_name_is_refused() -> None:
-    with pytest.raises(UsageError, match="takes a module or a name, not int"):
+    with pytest.raises(
+        UsageError,
+        match="takes a module, a class of modules, a function of torch or a pattern, not int",
+    ):
         sonde.set_dump(3)  # type: ignore[arg-type]
     with pytest.raises(SondeError, match="not a regular expression"):
         sonde.set_dump("name-regex(()")
 
 
+@pytest.mark.document(
+    142,
+    says="`initial_iteration`: the initial iteration number for Dump",
+    how="key `initial_iteration`; a resumed training counts on by itself",
+)
 def test_capture_in_code_counts_steps_from_its_block(tmp_path: Path) -> None:
     config = tmp_path / "dump.json"
     config.write_text(

@@ -17,7 +17,8 @@ from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription
 from sonde.core.graph import Graph, OpNode
-from sonde.core.selection import OpPattern, Selection, parse_steps
+from sonde.core.operators.patterns import OpPattern
+from sonde.core.selection import Selection, parse_steps
 from sonde.core.sink import OpCall, StepEnd, TensorView
 
 
@@ -35,7 +36,7 @@ class Seen:
     attributes: dict[str, str]
 
 
-@dataclass
+@dataclass(repr=False)
 class Watched:
     """A sink. ``steps`` has a graph and the calls of every step that ended."""
 

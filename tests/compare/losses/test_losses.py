@@ -79,6 +79,18 @@ def test_a_divergence_is_a_finding_with_its_evidence() -> None:
     )
 
 
+@pytest.mark.document(
+    78,
+    says="a large error in the first iteration: a problem with the forward calculation of the "
+    "network",
+    how="`sonde loss` says so",
+)
+@pytest.mark.document(
+    79,
+    says="the second iteration starts with a large error: reverse gradient and weight update "
+    "calculation",
+    how="`sonde loss` says so",
+)
 def test_the_explanation_follows_the_reasoning_of_the_document() -> None:
     first = " ".join(reasoning(compared(DECAY, [value * 1.01 for value in DECAY])))
     assert "the forward pass does not compute the same" in first

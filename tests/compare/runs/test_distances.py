@@ -1,5 +1,6 @@
 """Distances of pairs of tensors, and how tensors are laid out for it."""
 
+from dataclasses import replace
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,17 @@ def test_a_flattened_tensor_is_compared_element_by_element() -> None:
     gradient = lay_out(np.ones((1, 5)), np.ones(5), is_weight=False)
     assert gradient is not None
     assert (gradient[0].shape, gradient[1]) == ((5,), None)
+
+
+def test_counts_that_only_one_side_has_are_not_compared(tmp_path: Path) -> None:
+    a = row(max=2.0, min=-1.0, l2norm=3.0, **{"nan count": 0})
+    assert by_statistics(tmp_path, a, row(max=2.0, min=-1.0, l2norm=3.0)).error == 0.0
+    assert by_statistics(tmp_path, a, row(max=nan, min=nan, l2norm=nan)).error == inf
+    both = row(max=nan, min=nan, l2norm=nan)
+    assert by_statistics(tmp_path, both, both).error == 0.0
+
+
+def test_sums_in_single_precision_may_differ_a_little(tmp_path: Path) -> None:
+    a, b = row(max=2.0, avg=0.1), row(max=2.0, avg=0.1 + 1e-8)
+    assert by_statistics(tmp_path, a, b).error > 0.0
+    assert by_statistics(tmp_path, a, replace(b, is_single=True)).error == 0.0

@@ -120,6 +120,11 @@ def test_the_correct_port_is_aligned_within_the_known_error(
     assert losses[1] == pytest.approx((2.46785306930542, 2.4678523540496826))
 
 
+@pytest.mark.document(
+    88,
+    says="a benchmark script of another framework",
+    how="`sonde compare MINDSPORE_DUMP TORCH_DUMP` pairs the ops of both frameworks",
+)
 def test_a_wrong_eps_diverges_first_at_its_batch_norm(
     comparisons: dict[str, RunComparison],
 ) -> None:

@@ -55,6 +55,11 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> dict[Training, Dump]:
     return {each: dumped(place / each.__name__, each("")) for each in (resnet, gpt)}
 
 
+@pytest.mark.document(
+    86,
+    says="ensuring the same settings for the relevant hyperparameters",
+    how="`sonde compare A B` names those that differ, such as eps or the learning rate",
+)
 @pytest.mark.parametrize(
     ("training", "fault", "a", "b", "cause"),
     FAULTS,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sonde.compare.runs.kinds import behaviour_of, kind_of
 from sonde.compare.runs.tolerance import OWN, ROUNDOFF, Signal, allow
 from sonde.compare.sequence_alignment import align_sequences
+from sonde.core.operators.kinds import behaviour_of, kind_of
 
 RNG = np.random.default_rng(0)
 Array = NDArray[np.float64]

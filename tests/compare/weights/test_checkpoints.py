@@ -74,6 +74,11 @@ def test_safetensors_are_what_the_library_writes_and_reads(tmp_path: Path) -> No
         assert torch.equal(again[name].view(torch.uint8), tensor.view(torch.uint8))
 
 
+@pytest.mark.document(
+    70,
+    says="load_checkpoint of a file that MindSpore saved",
+    how="`sonde.train.load_checkpoint`, `sonde params`, `sonde ckpt`: without MindSpore",
+)
 def test_real_mindspore_checkpoints_open_with_their_names_and_shapes() -> None:
     found = read_mindspore(CHECKPOINTS / "bn_compare_init.ckpt")
     assert {name: weight.shape for name, weight in found.weights.items()} == {

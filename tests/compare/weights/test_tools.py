@@ -204,6 +204,12 @@ def rules(arrays: Mapping[str, NDArray[Any]]) -> set[tuple[str, str, str]]:
     return {(str(each.evidence["name"]), each.rule, each.severity) for each in findings}
 
 
+@pytest.mark.document(
+    100,
+    says="abnormal weight",
+    how="`sonde ckpt check FILE`; conditions weight_too_large, weight_not_changed, "
+    "weight_initialization, ...",
+)
 def test_a_check_finds_what_is_wrong_and_leaves_the_rest_alone() -> None:
     chance = np.random.default_rng(0)
 

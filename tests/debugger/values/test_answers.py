@@ -75,7 +75,9 @@ def test_numbers_json_lacks_are_texts() -> None:
 @pytest.mark.parametrize(
     ("index", "part"),
     [
-        ("0, 1", "not an index"),
+        ("[0, 1", "not an index"),
+        ("[..., 0, ...]", "more than once"),
+        ("..., 0, 0, 0, 0", "names 4 dimensions"),
         ("[0, 1, 2, 3]", "names 4 dimensions"),
         ("[5, :, :]", "outside"),
         ("[-3, :, :]", "outside"),
@@ -90,6 +92,29 @@ def test_numbers_json_lacks_are_texts() -> None:
 def test_what_is_no_index_is_refused(index: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
         answers.tabulate(values(np.zeros((2, 3, 4))), index)
+
+
+@pytest.mark.document(
+    236,
+    says="A slice of a tensor is typed in",
+    how="`[0, :, 3:5]`, `0, :`, `[...]`, `[..., 0]`; on the page and in `sonde ctl`",
+)
+@pytest.mark.parametrize(
+    ("index", "same"),
+    [
+        ("0, 1", "[0, 1, :]"),
+        ("0,:", "[0, :, :]"),
+        (" 1, ..., 2 ", "[1, :, 2]"),
+        ("[..., 3]", "[:, :, 3]"),
+        ("[0, ...]", "[0, :, :]"),
+        ("[0, 1, 2, ...]", "[0, 1, 2]"),
+        ("...", ""),
+        ("[ ... ]", ""),
+    ],
+)
+def test_brackets_may_be_left_out_and_dots_are_whole_dimensions(index: str, same: str) -> None:
+    array = values(np.arange(24.0).reshape(2, 3, 4))
+    assert answers.tabulate(array, index) == answers.tabulate(array, same)
 
 
 @given(st.data())
@@ -157,6 +182,7 @@ def test_every_element_is_in_one_cell(array: NDArray[Any], rows: int, columns: i
             assert bool(mark & 4) == (block == -np.inf).any()
 
 
+@pytest.mark.document(237)
 def test_a_histogram_counts_as_numpy_does() -> None:
     array = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
     array[:3] = [np.nan, np.inf, -np.inf]

@@ -35,9 +35,10 @@ def failing(path: Path, body: Callable[[], Any], **options: Any) -> BaseExceptio
 
 def said(capfd: pytest.CaptureFixture[str]) -> list[tuple[str, str, Path]]:
     """Op, exception and place of every line about an op that raised; places exist."""
-    err = capfd.readouterr().err
+    *lines, end = capfd.readouterr().err.splitlines()
+    assert end.startswith("sonde: dumped step")
     found = []
-    for line in err.splitlines():
+    for line in lines:
         match = re.fullmatch(
             r"sonde: (\S+) at \S+:\d+ raised (\w+); its inputs(?: and those of \S+)? are in (.+) "
             r"\[op-raised\]",
@@ -68,6 +69,12 @@ def test_the_inputs_of_an_op_that_raises_are_saved_and_a_line_says_where(
     np.testing.assert_array_equal(values[0, op, "input", 1], [0, 6])
 
 
+@pytest.mark.document(
+    73,
+    says="the operator execution error, such as shape mismatch and unsupported dtype",
+    how="`op_debug_mode` 4: one line names the op, its source line and the directory with its "
+    "inputs",
+)
 @pytest.mark.parametrize(
     ("action", "op"),
     [
@@ -319,6 +326,11 @@ for index in (1, 3, 4):
 """
 
 
+@pytest.mark.document(
+    112,
+    says="`op_debug_mode` 4: only save input of the exception operator",
+    how="the same; one line names the op that raised, its source line and the directory",
+)
 def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
     tmp_path: Path,
 ) -> None:
@@ -342,7 +354,8 @@ def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
         "-m", "sonde", "run", "--dump", str(tmp_path / "dump.json"), str(tmp_path / "train.py")
     )
     assert watched.returncode == 1
-    line, _, rest = watched.stderr.partition("\n")
+    line, end, rest = watched.stderr.split("\n", 2)
+    assert end.startswith("sonde: dumped step 2: 1 op, ")
     # Sonde's hooks lead torch through other lines of its own, not through other frames of ours.
     assert rest.splitlines()[:4] == bare.stderr.splitlines()[:4]
     assert rest.splitlines()[-1] == bare.stderr.splitlines()[-1]

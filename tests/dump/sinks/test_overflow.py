@@ -89,6 +89,12 @@ def test_steps_without_such_values_leave_nothing(tmp_path: Path, matcher: str) -
     assert sorted(path.name for path in (tmp_path / "rank_0" / "Net" / "0").iterdir()) == ["1", "3"]
 
 
+@pytest.mark.document(
+    111,
+    says="`op_debug_mode` 3: only save overflow operators",
+    how="inputs and outputs of the ops with NaN or Inf; `overflow.json` of the step tells who made "
+    "and who passed them on",
+)
 def test_inputs_and_outputs_of_the_ops_are_saved_and_of_no_others(
     tmp_path: Path, matcher: str
 ) -> None:
@@ -148,6 +154,11 @@ def test_the_inputs_of_an_op_that_writes_are_from_before_it(tmp_path: Path, matc
         np.testing.assert_array_equal(after, [[2, NAN], [1, 1]])
 
 
+@pytest.mark.document(
+    141,
+    says="`overflow_number`: the number of data to overflow dump, 0 means all",
+    how="key `overflow_number`, with `op_debug_mode` 3",
+)
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_at_most_overflow_number_ops_are_dumped_and_the_first_is_still_named(
     most: int, tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]

@@ -25,12 +25,23 @@ def sampled(path: Path, tensor: torch.Tensor, count: int, **options: Any) -> np.
     return arrays(path)[0, "Default/detach-op0", "input", 0]
 
 
+@pytest.mark.document(
+    106,
+    says="Data Sampling Dump (Ascend O0/O1 only)",
+    how="`sample_mode: 1`, on the CPU too: evenly spaced elements, the first and the last among "
+    "them",
+)
 def test_a_sample_is_evenly_spaced_with_the_first_and_last_element(tmp_path: Path) -> None:
     found = sampled(tmp_path, torch.arange(1000.0).view(10, 100), 5)
     assert found.dtype == np.float32
     assert found.tolist() == [0, 249, 499, 749, 999]
 
 
+@pytest.mark.document(
+    148,
+    says="`sample_mode`, `sample_num`: the size of sample in sample dump, default 100",
+    how="keys `sample_mode` and `sample_num`",
+)
 @pytest.mark.parametrize("count", [1, 2, 100, 999])
 def test_a_sample_has_as_many_elements_as_requested(count: int, tmp_path: Path) -> None:
     found = sampled(tmp_path, torch.arange(1000), count)

@@ -46,6 +46,12 @@ def twice(path: Path, body: Callable[[], Any], **options: Any) -> list[Row]:
 # --------------------------------------------------------------------------- columns
 
 
+@pytest.mark.document(
+    162,
+    says="`statistic.csv`: Op Type, Op Name, Task ID, Stream ID, Timestamp, IO, Slot, Data Size, "
+    "Data Type, Shape, statistics",
+    how="the same columns in the same order",
+)
 def test_the_columns_are_the_documents_then_the_chosen_ones_in_their_order(tmp_path: Path) -> None:
     chosen = ("l2norm", "nan count", "md5", "max")
     twice(tmp_path, lambda: torch.ones(2).neg(), statistic_categories=chosen)
@@ -73,6 +79,11 @@ def test_a_row_says_what_the_tensor_is(tmp_path: Path) -> None:
     assert (leaf.op_type, leaf.io, leaf.shape) == ("Input", "output", "(2,3)")
 
 
+@pytest.mark.document(
+    125,
+    says='`saved_data`: "tensor", "statistic" or "full"',
+    how="key `saved_data`; `statistic.csv` and `.npy` files appear accordingly",
+)
 @pytest.mark.parametrize(
     ("saved", "tables", "tensors"),
     [("tensor", False, True), ("statistic", True, False), ("full", True, True)],
@@ -89,6 +100,11 @@ def test_saved_data_chooses_tensors_statistics_or_both(
     assert (step.path / layout.STATISTIC).exists() == tables
 
 
+@pytest.mark.document(
+    105,
+    says="Statistics Dump (Not Supported On CPU)",
+    how='`saved_data: "statistic"`, `sonde run --stats`; on the CPU too',
+)
 def test_a_configuration_file_enables_statistics(tmp_path: Path) -> None:
     config = {
         "common_dump_settings": {
@@ -149,6 +165,21 @@ def kinds() -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.document(
+    135,
+    says='`statistic_category` "max", "min", "avg", "count", "l2norm"',
+    how="columns of `statistic.csv`, equal to numpy's numbers",
+)
+@pytest.mark.document(
+    136,
+    says='"nan count", "negative inf count", "positive inf count", "zero count"',
+    how="the same columns",
+)
+@pytest.mark.document(
+    137,
+    says='"negative zero count", "positive zero count": elements less or greater than zero',
+    how="the same columns, with the document's meaning",
+)
 def test_every_kind_of_tensor_has_the_numbers_numpy_finds(tmp_path: Path, matcher: str) -> None:
     tensors = kinds()
     assert tensors["negated"].is_neg()
@@ -171,6 +202,11 @@ def test_every_kind_of_tensor_has_the_numbers_numpy_finds(tmp_path: Path, matche
         assert_right(row, array)
 
 
+@pytest.mark.document(
+    169,
+    says="Complex64 and complex128 only support saving as npy files, not as statistics information",
+    how="the same; one line says so",
+)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.complex32])
 def test_complex_tensors_have_no_row_and_that_is_reported_once(
     dtype: torch.dtype, tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
@@ -178,7 +214,9 @@ def test_complex_tensors_have_no_row_and_that_is_reported_once(
     x = torch.ones(2, dtype=dtype)
     rows = twice(tmp_path, lambda: x.clone().clone().real.clone())
     assert {row.dtype for row in rows} == {"Float16" if dtype is torch.complex32 else name(dtype)}
-    assert capfd.readouterr().err == (
+    said, _, end = capfd.readouterr().err.partition("sonde: dumped steps 0-1: ")
+    assert end
+    assert said == (
         f"sonde: x output 0 has no statistics: {name_of(dtype)} values are saved as tensors only; "
         "others like it are left out too [no-statistics]\n"
     )
@@ -191,6 +229,11 @@ def name(dtype: torch.dtype) -> str:
 # ----------------------------------------------------------------------------- hashes
 
 
+@pytest.mark.document(
+    138,
+    says='"md5": the MD5 value of the tensor',
+    how="the same, equal to hashlib's of the values in the `.npy` file; `xxh3` is faster",
+)
 def test_hashes_are_those_of_the_elements_whatever_their_layout(
     tmp_path: Path, matcher: str
 ) -> None:
@@ -261,6 +304,11 @@ def same(found: Any, expected: list[float]) -> bool:
     return bool(np.array_equal(np.asarray(found, np.float64), expected, equal_nan=True))
 
 
+@pytest.mark.document(
+    174,
+    says="opening `statistic.csv` with Excel may cause data to be displayed incorrectly",
+    how="numbers are written so that csv, pandas and polars read them back exactly",
+)
 def test_csv_reads_it(awkward_file: Path) -> None:
     with awkward_file.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -279,6 +327,7 @@ def test_csv_reads_it(awkward_file: Path) -> None:
     ]
 
 
+@pytest.mark.document(174)
 def test_pandas_reads_it(awkward_file: Path) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.read_csv(awkward_file)

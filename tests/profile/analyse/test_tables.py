@@ -53,6 +53,12 @@ def timings(*slow: int) -> Timings:
     return time_steps(steps, GRAPH)
 
 
+@pytest.mark.document(
+    201,
+    says="a single operator takes a long time, and varies in different shapes or data types",
+    how="`sonde profile train.py`: time, calls, shapes and types of each op, and its share of the "
+    "machine",
+)
 def test_ops_have_own_time_the_way_to_them_and_the_share_of_the_machine() -> None:
     made = timings(0, 0)
     rows = {(row.op, row.phase): row for row in op_items(made, MACHINE)}

@@ -22,8 +22,8 @@ class Slow(Dataset):
 def main() -> None:
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
-    loader = DataLoader(Slow(), batch_size=16)
-    for step, x in enumerate(loader):
+    # Nothing but the iterator holds this loader.
+    for step, x in enumerate(DataLoader(Slow(), batch_size=16)):
         optimizer.zero_grad()
         net(x).pow(2).mean().backward()
         optimizer.step()

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -149,6 +150,50 @@ def test_waiting_for_a_loader_is_data() -> None:
     assert profile.findings[0].place.code == "time.sleep(0.01)"
 
 
+@pytest.mark.document(
+    213,
+    says="step jitter and an empty data queue: data processing is too slow",
+    how="`sonde profile`: `data-wait`, `too-few-workers`, `slow-dataset`, with the slow line and "
+    "the measured gain of more workers",
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_written_in_the_for_line_is_seen(workers: int) -> None:
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    data = TensorDataset(torch.randn(96, 4))
+
+    def slow_collate(samples: list[tuple[torch.Tensor, ...]]) -> torch.Tensor:
+        time.sleep(0.01)
+        return torch.stack([each[0] for each in samples])
+
+    with recording("2:10") as recorder:
+        for x in DataLoader(data, 8, collate_fn=slow_collate, num_workers=workers):
+            optimizer.zero_grad()
+            net(x).pow(2).mean().backward()
+            optimizer.step()
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
+    assert [(each.workers, each.batch_size) for each in profile.loaders] == [(workers, 8)]
+    assert profile.loaders[0].place is not None
+    assert profile.loaders[0].place.code.startswith("for x in DataLoader(")
+    data_rules = {"data-wait", "too-few-workers", "slow-dataset"}
+    assert profile.findings[0].rule in data_rules, profile.findings
+
+
+def test_a_loader_of_the_program_lives_no_longer_than_without_the_profile() -> None:
+    data = TensorDataset(torch.randn(8, 4))
+    with recording("5:6"):
+        made = DataLoader(data, 4, num_workers=1, persistent_workers=True)
+        iterator = iter(made)
+        next(iterator)
+        workers, loader = list(iterator._workers), weakref.ref(made)  # type: ignore[attr-defined]
+        del made
+        assert loader() is None
+        del iterator
+        for worker in workers:
+            worker.join(30)
+        assert [worker.exitcode for worker in workers] == [0]
+
+
 def test_a_window_can_end_the_program() -> None:
     step = training()
     with recording("2:4", stops=True) as recorder:
@@ -170,6 +215,11 @@ def test_a_single_step_is_named_and_timed() -> None:
     assert any(op.op == "addmm" for op in profile.ops)
 
 
+@pytest.mark.document(
+    214,
+    says="distinguish graph build from network execution",
+    how="step 0 is never timed; compilations are listed apart",
+)
 def test_step_0_is_never_timed() -> None:
     step = training()
     with recording("0:3") as recorder:

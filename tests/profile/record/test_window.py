@@ -21,7 +21,10 @@ def test_an_invalid_slice_is_refused(text: str) -> None:
         parse_window(text)
 
 
-@pytest.mark.parametrize(("text", "hint"), [("5:5", "5:15"), ("15:5", "5:25")])
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("5:5", "5:15"), ("15:5", "5:15"), ("9:5", "5:9"), ("1:0", "1:11"), ("0:0", "0:10")],
+)
 def test_an_empty_window_is_refused_with_one_that_is_not(text: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"contains no step; try {hint}"):
         parse_window(text)

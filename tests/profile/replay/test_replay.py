@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sonde.profile.places import Places
-from sonde.profile.record.object_tracking import SeenCall, SeenOptimizer
+from sonde.profile.record.object_tracking import LoaderParts, SeenCall, SeenOptimizer
 from sonde.profile.record.stopwatch import best, compare
 from sonde.profile.replay.batches import replay_batch
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts
@@ -96,6 +96,8 @@ def product(dtype: str, size: int) -> Any:
     )
 
 
+@pytest.mark.document(203)
+@pytest.mark.document(202)
 def test_products_are_replayed_in_float32_and_with_aligned_sizes() -> None:
     assert set(replay_operator(product("float64", 64), budget_seconds=0)) == {"as it is", "float32"}
     assert set(replay_operator(product("float32", 63), budget_seconds=0)) == {"as it is", "aligned"}
@@ -115,7 +117,7 @@ class Slow(Dataset[torch.Tensor]):
 
 @pytest.mark.timeout(60)
 def test_more_workers_bring_batches_faster() -> None:
-    loader = DataLoader(Slow(), batch_size=4)
+    loader = LoaderParts.of(DataLoader(Slow(), batch_size=4))
     one = replay_loader(loader, 1, budget_seconds=0.4)
     three = replay_loader(loader, 3, budget_seconds=0.4)
     assert one is not None
@@ -126,7 +128,8 @@ def test_more_workers_bring_batches_faster() -> None:
 @pytest.mark.timeout(60)
 def test_the_slow_line_of_a_dataset_is_found_in_a_child() -> None:
     places = Places(lambda file: file == __file__)
-    lines = slow_lines(DataLoader(Slow(), batch_size=4), places, budget_seconds=0.2)
+    loader = LoaderParts.of(DataLoader(Slow(), batch_size=4))
+    lines = slow_lines(loader, places, budget_seconds=0.2)
     hottest = max(lines, key=lambda source: lines[source])
     assert hottest.code == "time.sleep(0.004)"
     assert lines[hottest] > 0.5
@@ -141,7 +144,7 @@ def _stacked_slowly(samples: list[Any]) -> torch.Tensor:
 def test_the_slow_line_of_a_collate_function_is_found_and_no_other_line() -> None:
     places = Places(lambda file: file == __file__)
     data = TensorDataset(torch.ones(64, 2))
-    loader = DataLoader(data, batch_size=4, collate_fn=_stacked_slowly)
+    loader = LoaderParts.of(DataLoader(data, batch_size=4, collate_fn=_stacked_slowly))
     lines = slow_lines(loader, places, budget_seconds=0.2)
     hottest = max(lines, key=lambda source: lines[source])
     assert hottest.code == "time.sleep(0.004)"
@@ -153,8 +156,9 @@ def test_streams_are_not_replayed() -> None:
         def __iter__(self) -> Any:
             return iter(range(3))
 
-    assert replay_loader(DataLoader(Stream()), 2) is None
-    assert slow_lines(DataLoader(Stream()), Places(lambda file: True)) == {}
+    loader = LoaderParts.of(DataLoader(Stream()))
+    assert replay_loader(loader, 2) is None
+    assert slow_lines(loader, Places(lambda file: True)) == {}
 
 
 def test_worker_counts_are_more_than_there_are() -> None:

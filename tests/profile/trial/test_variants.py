@@ -80,6 +80,11 @@ def test_the_number_of_threads_is_that_of_the_variant() -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.document(
+    208,
+    says="Enabling Graph Kernel Fusion",
+    how="`torch.compile` fuses kernels; `sonde profile --try compile` measures what it brings",
+)
 def test_compile_compiles_what_is_called_from_outside_in_the_first_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -108,6 +108,7 @@ def test_tensors_of_any_step_are_read(served: Server) -> None:
     ]
 
 
+@pytest.mark.document(240)
 def test_steps_and_dumps_are_compared(served: Server) -> None:
     name = f"op={quote(MUL)}"
     steps = served.get(f"/runs/a/tensor/compare?{name}&step=0&with_step=2")
@@ -127,6 +128,11 @@ def test_statistics_are_a_curve_over_the_steps(served: Server) -> None:
     ]
 
 
+@pytest.mark.document(
+    256,
+    says="debugging without the running training (offline)",
+    how="`sonde view DIR` opens a dump in the same page; `sonde view --check` checks all its steps",
+)
 def test_watchpoints_are_checked_over_all_steps(served: Server) -> None:
     body = {"name": "bad", "conditions": [{"id": "tensor_overflow"}]}
     served.post("/runs/a/watchpoints", body)
@@ -365,6 +371,14 @@ def test_a_dump_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sonde.dump.reader.Dump.graph", fail)
     assert listed(path) == before
     assert found(check_dump(path, [draft()])) == first
+
+
+def test_a_small_dump_gets_no_index(tmp_path: Path) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps(), rows=COUNTS)
+    before = {each.name for each in path.iterdir()}
+    listed(path)
+    check_dump(path, [draft()])
+    assert {each.name for each in path.iterdir()} == before
 
 
 @pytest.mark.usefixtures("eager_cache")

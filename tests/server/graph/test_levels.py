@@ -309,12 +309,22 @@ def found(query: NodesQuery) -> list[str]:
     return [node.name for node in search(INDEX, query, {"data": 1}).nodes]
 
 
+@pytest.mark.document(
+    231,
+    says="the search bar: search for nodes in the graph by node name",
+    how="field `Search ops`, key /",
+)
 def test_a_search_takes_words_in_any_case() -> None:
     assert found(NodesQuery(query="LOG-op")) == ["Default/network-Net/loss-Loss/log-op0"]
     assert found(NodesQuery(query="2-block tanh-op")) == [f"{BLOCKS}/2-Block/act-Tanh/tanh-op0"]
     assert found(NodesQuery(query="no such thing")) == []
 
 
+@pytest.mark.document(
+    232,
+    says="Node List: finding nodes among many",
+    how="filters by kind, phase, hits, source line and graph",
+)
 def test_a_search_can_be_narrowed() -> None:
     assert len(found(NodesQuery(category="weight"))) == 4
     assert len(found(NodesQuery(category="gradient"))) == 4
@@ -366,6 +376,23 @@ def test_of_a_scope_and_its_gradients_the_scope_is_meant() -> None:
     assert find_target(INDEX, block) == f"Default/network-Net/{block}"
     backward = f"Gradients/Default/network-Net/{block}"
     assert find_target(INDEX, backward) == backward
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("blocks.1.act", "blocks-ModuleList/1-Block/act-Tanh/"),
+        ("blocks.2", "blocks-ModuleList/2-Block/"),
+        ("Loss", "loss-Loss/"),
+    ],
+)
+def test_a_module_to_run_to_is_found_by_its_path_or_class(text: str, target: str) -> None:
+    assert find_target(INDEX, text) == f"Default/network-Net/{target}"
+
+
+def test_words_that_several_ops_fit_name_no_target() -> None:
+    with pytest.raises(UsageError, match="ops match"):
+        find_target(INDEX, "Tanh")
 
 
 def test_leaves_of_two_networks_are_distinguished_and_short_inside_their_own() -> None:

@@ -107,6 +107,11 @@ def test_an_op_is_not_looked_for_before_there_is_a_graph(server: Server) -> None
         assert rank.receive().op == LOG  # type: ignore[union-attr]
 
 
+@pytest.mark.document(
+    254,
+    says="the debugger does not support multi-graph training scenarios",
+    how="each structure of a step is a graph that can be chosen, watched and run to",
+)
 def test_an_op_of_another_structure_can_be_run_to(server: Server) -> None:
     nodes = sample_graph(3)
     with RankConversation(server) as rank:

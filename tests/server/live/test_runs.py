@@ -19,6 +19,11 @@ from sonde.wire.rank import GraphPart, Notice, Status
 from sonde.wire.shapes import TensorName
 
 
+@pytest.mark.document(
+    248,
+    says="`CONTINUE`: until the `Watch Point List` is triggered, or the training is finished",
+    how="button `Continue`, space bar, `sonde ctl continue --wait`",
+)
 def test_a_training_waits_runs_steps_and_stops_at_a_hit(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     run = server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "paused")
@@ -45,6 +50,11 @@ def test_a_training_waits_runs_steps_and_stops_at_a_hit(server: Server) -> None:
     rank.join()
 
 
+@pytest.mark.document(
+    237,
+    says="Tensor Value Visualization",
+    how="table, heat map, histogram, curve over steps, and the whole tensor as `.npy`",
+)
 def test_tensors_are_fetched_from_the_rank(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     name = f"op={quote(LOG)}"
@@ -73,6 +83,11 @@ def test_tensors_are_fetched_from_the_rank(server: Server) -> None:
     rank.close()
 
 
+@pytest.mark.document(
+    240,
+    says="comparison of parameter nodes with their output in the previous step",
+    how="also of any tensor, with another rank, run or op: `Compare with`",
+)
 def test_two_ranks_are_compared_by_the_server(server: Server) -> None:
     ranks = [FakeRank(server.rank_port, rank=n, world_size=2).start() for n in range(2)]
     path = f"/runs/run-1/tensor/compare?op={quote(LOG)}&rank=0&with_rank=1&step=0"
@@ -84,6 +99,11 @@ def test_two_ranks_are_compared_by_the_server(server: Server) -> None:
         rank.close()
 
 
+@pytest.mark.document(
+    252,
+    says="a single Debugger Server can only be connected to one training process",
+    how="several trainings, ranks and browsers share one `sonde serve`",
+)
 def test_several_runs_ranks_and_browsers_share_a_server(server: Server) -> None:
     ranks = [
         FakeRank(server.rank_port, run=run, rank=number).start()

@@ -46,6 +46,48 @@ def test_how_a_program_ended_is_shown_in_fields(server: Server) -> None:
     assert fields == [130, "ended from the debugger", True]
 
 
+@pytest.mark.document(
+    257,
+    says="Watch points are for a training that runs",
+    how="adding one to a training that has ended is refused with a line and exit code 2",
+)
+def test_watchpoints_of_a_training_that_has_ended_are_refused(server: Server) -> None:
+    path = "/runs/mine/watchpoints"
+    with RankConversation(server) as rank:
+        server.post(path, OVERFLOW)
+        rank.send(Goodbye(0, ""))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "ended")
+        for method, where, body in (
+            ("POST", path, OVERFLOW),
+            ("PUT", f"{path}/1", OVERFLOW),
+            ("PUT", f"{path}/file", {"watchpoints": [OVERFLOW], "version": 1}),
+            ("POST", f"{path}/recommended", None),
+            ("POST", "/runs/mine/keep", {"ops": ["relu"]}),
+        ):
+            status, problem = server.ask(method, where, body)
+            assert (status, problem["slug"]) == (409, "run-ended"), where
+        assert len(server.get(path)["watchpoints"]) == 1
+
+
+def test_watchpoints_may_be_set_while_a_training_is_not_connected(server: Server) -> None:
+    with RankConversation(server):
+        pass
+    server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "lost")
+    server.post("/runs/mine/watchpoints", OVERFLOW)
+
+
+@pytest.mark.document(
+    228,
+    says="`Client IP`: address and port of the training script process",
+    how="in the *Run* panel and at the top of the page, and in `sonde ctl status`",
+)
+def test_the_address_of_a_rank_is_that_of_its_connection(server: Server) -> None:
+    with RankConversation(server) as rank:
+        host, port = rank.raw.getsockname()
+        [found] = server.get("/runs/mine")["ranks"]
+        assert found["address"] == f"{host}:{port}"
+
+
 def test_hits_are_in_execution_order_inputs_and_parameters_first(server: Server) -> None:
     nodes = sample_graph(2)
     fake = FakeRank(server.rank_port, run="other", nodes=nodes)
@@ -91,6 +133,7 @@ def test_hits_are_filtered_by_the_graph_that_their_step_ran(server: Server) -> N
         assert (status, problem["slug"]) == (404, "no-such-graph")
 
 
+@pytest.mark.document(251)
 def test_check_now_evaluates_watchpoints_on_the_values_of_all_ranks(server: Server) -> None:
     path = "/runs/run-1/recheck"
     with ExitStack() as stack:
@@ -113,6 +156,7 @@ def test_check_now_evaluates_watchpoints_on_the_values_of_all_ranks(server: Serv
     assert server.ask("POST", path, {})[1]["slug"] == "rank-gone"
 
 
+@pytest.mark.document(251)
 def test_watchpoints_are_added_changed_saved_and_loaded(server: Server) -> None:
     with RankConversation(server) as rank:
         base = "/runs/mine/watchpoints"
@@ -158,6 +202,12 @@ def test_a_watchpoint_that_cannot_be_is_refused(
         assert server.get("/runs/mine/watchpoints")["watchpoints"] == []
 
 
+@pytest.mark.document(
+    251,
+    says="setting conditional breakpoints one by one",
+    how="`recommended` makes those that fit the network, `save` and `load` keep them; `sonde ctl "
+    "watch recommended`",
+)
 def test_the_recommended_watchpoints_fit_the_network(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     server.wait_for("/runs/run-1", lambda run: bool(run["ranks"][0]["graphs"]))

@@ -29,6 +29,16 @@ from sonde.train import (
 
 
 class TestTheContract:
+    @pytest.mark.document(
+        1,
+        says="Callback base class: begin, epoch_begin, epoch_end, step_begin, step_end, end",
+        how="`sonde.train.Callback`; also on_train_* and on_eval_*",
+    )
+    @pytest.mark.document(
+        3,
+        says="the callback list will execute the callback function in the defined order",
+        how="the same",
+    )
     def test_hooks_come_in_order_and_callbacks_in_the_order_of_the_list(self) -> None:
         events: list[str] = []
 
@@ -88,6 +98,11 @@ class TestTheContract:
             note = "raised by callback Broken.on_train_epoch_end (epoch 1, step 4)"
             assert caught.value.__notes__ == [note]
 
+    @pytest.mark.document(
+        10,
+        says="a training termination signal: `run_context.request_stop()`",
+        how="the same; `epoch_end` and `end` are still called",
+    )
     def test_a_stop_ends_the_epoch_and_the_run_properly(self) -> None:
         events: list[str] = []
 
@@ -105,6 +120,12 @@ class TestTheContract:
         model().train(5, loader(), hooks)
         assert events == ["stop", "epoch_end", "end"]
 
+    @pytest.mark.document(4)
+    @pytest.mark.document(
+        9,
+        says="customize other variables and transfer them to the `cb_params` object (init_time)",
+        how="the same: set an attribute or a key",
+    )
     def test_arguments_are_attributes_and_keys_and_users_may_add(self) -> None:
         arguments = RunArguments(cur_step_num=3)
         arguments.mine = 5
@@ -152,6 +173,11 @@ class TestTheContract:
 
 
 class TestLossMonitor:
+    @pytest.mark.document(
+        15,
+        says="`LossMonitor` can output loss information in logs",
+        how="`sonde.train.LossMonitor`: `epoch: 1 step: 1, loss is ...`",
+    )
     def test_it_prints_the_reference_s_line(self, capsys: pytest.CaptureFixture[str]) -> None:
         echo_run([2.5, 0.1], LossMonitor(), epochs=2)
         third = float(torch.tensor(0.1))
@@ -169,6 +195,12 @@ class TestLossMonitor:
             "epoch: 1 step: 4, loss is 4.0",
         ]
 
+    @pytest.mark.document(
+        16,
+        says="when the loss value is `Nan` or `Inf`, the training terminates",
+        how="the same words; under `sonde run --overflow` the first op with NaN or Inf is named "
+        "too",
+    )
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
     def test_a_bad_loss_ends_training_with_the_reference_s_words(self, bad: float) -> None:
         with pytest.raises(ValueError, match="NAN or INF") as caught:
@@ -180,6 +212,7 @@ class TestLossMonitor:
         assert isinstance(caught.value, NonFiniteLossError)
         assert caught.value.slug == "loss-not-finite"
 
+    @pytest.mark.document(16)
     def test_the_op_is_named_when_an_observer_is_registered(self) -> None:
         unregister = register_origin(lambda: "Default/network-GateNet/log-op3 (net.py:12)")
         try:
@@ -216,6 +249,11 @@ class TestLossMonitor:
                 pass
 
 
+@pytest.mark.document(
+    18,
+    says="`TimeMonitor`",
+    how="`sonde.train.TimeMonitor`: `Train epoch time: ... ms, per step time: ... ms`",
+)
 def test_time_monitor_prints_epoch_and_step_times(capsys: pytest.CaptureFixture[str]) -> None:
     model().train(2, loader(), [TimeMonitor(), TimeMonitor(data_size=2, data_time=True)])
     plain, timed, *_ = lines = capsys.readouterr().out.splitlines()
@@ -252,6 +290,7 @@ class TestLearningRateScheduler:
             LearningRateScheduler(0.1)  # type: ignore[arg-type]
 
 
+@pytest.mark.document(13)
 def test_history_keeps_losses_and_results() -> None:
     history = History()
     made = model(metrics={"accuracy"})

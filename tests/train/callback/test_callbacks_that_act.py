@@ -52,6 +52,7 @@ def stopped_after(stopper: EarlyStopping, name: str, values: list[float]) -> int
 
 
 class TestEarlyStopping:
+    @pytest.mark.document(13)
     def test_it_stops_after_patience_epochs_without_improvement(self) -> None:
         values = [5.0, 4.0, 4.5, 3.0, 3.1, 3.2, 3.3, 0.0]
         assert stopped_after(EarlyStopping(patience=3), "eval_loss", values) == 7
@@ -111,6 +112,7 @@ class TestReduceLROnPlateau:
         Model(network, nn.CrossEntropyLoss(), optimizer).train(len(values), loader(32), listed)
         return rates
 
+    @pytest.mark.document(13)
     def test_the_patience_th_bad_epoch_lowers_the_rate(self) -> None:
         rates = self.rates([1.0] * 6, factor=0.5, patience=2)
         assert rates == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
@@ -134,6 +136,7 @@ class TestReduceLROnPlateau:
 
 
 class TestStopping:
+    @pytest.mark.document(11)
     def test_stop_at_time_ends_after_the_minutes(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -144,6 +147,7 @@ class TestStopping:
         with pytest.raises(UsageError, match="minutes"):
             StopAtTime(-1)
 
+    @pytest.mark.document(13)
     def test_a_signal_saves_and_ends_the_run_and_the_old_handler_is_restored(
         self, tmp_path: Path
     ) -> None:
@@ -198,6 +202,13 @@ class TestStopping:
 
 
 class TestSaveBest:
+    @pytest.mark.document(
+        13,
+        says="custom callbacks: monitor the loss, save model parameters, dynamically adjust "
+        "parameters, terminate in advance",
+        how="ready-made: SaveBest, EarlyStopping, ReduceLROnPlateau, History, LambdaCallback, "
+        "OnRequestExit, GradientMonitor",
+    )
     def test_it_keeps_the_best_of_what_fit_evaluates(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

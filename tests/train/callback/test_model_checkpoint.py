@@ -33,6 +33,11 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
+@pytest.mark.document(
+    14,
+    says="`ModelCheckpoint` can save model parameters for retraining or inference",
+    how="`sonde.train.ModelCheckpoint`: CKP-{epoch}_{step}.ckpt in MindSpore's format",
+)
 def test_by_default_every_step_is_saved_and_five_files_are_kept(tmp_path: Path) -> None:
     saver = ModelCheckpoint(directory=tmp_path)
     model().train(2, loader(), saver)
@@ -45,6 +50,12 @@ def test_every_n_steps_and_always_the_last_one(tmp_path: Path) -> None:
     assert names(tmp_path) == ["net-1_3.ckpt", "net-2_2.ckpt", "net-2_4.ckpt"]
 
 
+@pytest.mark.document(
+    64,
+    says="`save_checkpoint_steps=1` in `mindspore.CheckpointConfig`: the checkpoint file for two "
+    "consecutive steps",
+    how="`sonde.train.CheckpointConfig(save_checkpoint_steps=1)`",
+)
 def test_the_document_s_two_consecutive_steps_show_the_update(tmp_path: Path) -> None:
     model().train(
         1, loader(), ModelCheckpoint("a", tmp_path, CheckpointConfig(save_checkpoint_steps=1))

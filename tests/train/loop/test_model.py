@@ -32,6 +32,11 @@ def share_right(network: nn.Module) -> float:
     return int((network(x).argmax(1) == y).sum()) / len(y)
 
 
+@pytest.mark.document(
+    21,
+    says="`model.train(epoch, dataset, callbacks=..., dataset_sink_mode=...)`",
+    how="the same; the numbers are those of a hand-written loop, bit for bit",
+)
 def test_training_equals_the_hand_written_loop_bit_for_bit() -> None:
     expected, weights = by_hand(3, dropout=0.5, shuffle=True)
     network = classifier(dropout=0.5)
@@ -296,6 +301,22 @@ def test_the_device_moves_network_and_batches() -> None:
     assert network.weight.device.type == "meta"
 
 
+@pytest.mark.document(
+    5,
+    says="`cb_params`: loss_fn, optimizer, train_dataset",
+    how="the same names",
+)
+@pytest.mark.document(
+    6,
+    says="`cb_params`: cur_epoch_num, cur_step_num, batch_num",
+    how="the same names, counted from 1",
+)
+@pytest.mark.document(
+    8,
+    says="`cb_params.train_network`",
+    how="the network; `save_checkpoint(save_obj=cb_params.train_network, ckpt_file_name=...)`",
+)
+@pytest.mark.document(21)
 def test_the_arguments_callbacks_see_are_the_reference_s() -> None:
     seen: dict[str, dict[str, Any]] = {}
 
@@ -362,6 +383,11 @@ def test_a_distributed_sampler_gets_the_epoch() -> None:
     assert order[0] != order[1]
 
 
+@pytest.mark.document(
+    7,
+    says="`cb_params.net_outputs`: the loss",
+    how="a tensor that prints as its number",
+)
 def test_the_loss_callbacks_see_is_a_tensor_that_prints_as_its_number() -> None:
     from sonde.train.loop.step_loss import as_step_output
 

@@ -23,6 +23,11 @@ class TestPrecision:
     def test_o0_computes_in_float32(self) -> None:
         assert train(loader(), amp_level="O0") == by_hand()[0]
 
+    @pytest.mark.document(
+        207,
+        says="Using Automatic Mixed Precision",
+        how='`Model(amp_level="O1")` to O3, `dtype=`; `sonde profile --try amp` measures it',
+    )
     @pytest.mark.parametrize("options", [{"amp_level": "O1"}, {"dtype": "bfloat16"}])
     def test_autocast_computes_as_torch_autocast_does(self, options: dict[str, Any]) -> None:
         network = classifier()
@@ -63,6 +68,11 @@ class TestLossScale:
         losses = train(loader(), 3, loss_scale_manager=FixedLossScaleManager(1024.0))
         assert losses == by_hand(3)[0]
 
+    @pytest.mark.document(
+        96,
+        says="checking for loss_scale overflow",
+        how="`cb_params.overflow` and `cb_params.loss_scale` of every step",
+    )
     def test_overflow_and_scale_are_available_per_step_and_the_update_is_dropped(self) -> None:
         class Explosive(nn.Module):
             def __init__(self) -> None:
@@ -120,6 +130,11 @@ class TestSchedulers:
 
 
 class TestCompile:
+    @pytest.mark.document(
+        205,
+        says="Using the Static Graph Mode",
+        how="`Model(compile=True)`, `torch.compile`; `sonde profile --try compile` measures it",
+    )
     def test_a_compiled_network_trains_to_the_same_names_and_numbers(self) -> None:
         expected, weights = by_hand(1)
         network = classifier()

@@ -107,6 +107,16 @@ def batches(draw: st.DrawFn) -> tuple[int, list[tuple[Tensor, Tensor]]]:
     return classes, data
 
 
+@pytest.mark.document(
+    26,
+    says="metric `accuracy`",
+    how="`Accuracy`, equal to scikit-learn's",
+)
+@pytest.mark.document(
+    29,
+    says="metrics `precision`, `recall` and `F1`",
+    how="`Precision`, `Recall`, `F1`: a number per class, equal to scikit-learn's",
+)
 @settings(deadline=None, max_examples=60)
 @given(batches())
 def test_scikit_learn_agrees_however_the_data_are_cut(given_data):

@@ -82,6 +82,12 @@ class MyMAE(Metric):
         return self._abs_error_sum / self._samples_num
 
 
+@pytest.mark.document(
+    31,
+    says="define your own metrics class by inheriting the `Metric` base class: `clear`, `update`, "
+    "`eval`",
+    how="`sonde.train.Metric`, the same three methods",
+)
 def test_a_user_class_applies_set_indexes():
     x = torch.tensor([[0.1, 0.2, 0.6, 0.9], [0.1, 0.2, 0.6, 0.9]])
     y = torch.tensor([[0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1]])
@@ -129,7 +135,21 @@ def test_indexes_that_are_no_list_of_integers_or_out_of_range_are_refused():
 )
 def test_a_value_prints_four_decimals(value: float, shown: str):
     assert str(MetricValue(value)) == shown
-    assert f"{MetricValue(value)}" == shown
+    assert pickle.loads(pickle.dumps(str(MetricValue(value)))) == shown
+    assert str(f"{MetricValue(value)}") == repr(float(value))
+
+
+@pytest.mark.document(
+    12,
+    says="`SaveCallback`: save the model with the maximum accuracy, as `str(self.acc) + '.ckpt'`",
+    how="the example runs; names have all digits of the accuracy; `SaveBest` is ready-made",
+)
+def test_two_values_that_print_alike_give_two_file_names():
+    one, other = MetricValue(0.12345), MetricValue(0.12346)
+    assert str(one) == str(other)
+    assert str(one) + ".ckpt" == "0.12345.ckpt" != str(other) + ".ckpt"
+    assert "best-" + str(one) == "best-0.12345"
+    assert f"{other}.ckpt" == "0.12346.ckpt"
 
 
 @given(st.floats(allow_nan=False, min_value=-1e300, max_value=1e300))
@@ -147,6 +167,11 @@ def test_a_value_is_the_exact_float_in_everything_but_print(value: float):
         assert float(str(number)) == pytest.approx(value, rel=1e-4, abs=5.1e-5)
 
 
+@pytest.mark.document(
+    30,
+    says="MindSpore provides multiple metrics",
+    how="all names of MindSpore's, and torchmetrics objects: docs/metrics.md",
+)
 def test_every_name_of_the_reference_is_there_and_tolerance_too():
     assert set(REFERENCE_NAMES) <= set(names())
     assert {"tolerance", "bleu", "Fbeta"} <= set(names())
@@ -166,6 +191,7 @@ def test_arguments_reach_the_metric_made_by_name():
     assert get_metric_fn("precision", eval_type="multilabel").eval_type == "multilabel"
 
 
+@pytest.mark.document(25)
 def test_an_unknown_name_is_a_key_error_with_the_nearest_name():
     with pytest.raises(KeyError, match="did you mean 'accuracy'") as caught:
         get_metric_fn("acuracy")
@@ -178,6 +204,11 @@ def test_a_name_that_needs_an_argument_says_so():
         get_metrics({"topk"})
 
 
+@pytest.mark.document(
+    25,
+    says='metrics={"accuracy"}: metrics by name',
+    how="the same; a mistyped name gets the nearest one",
+)
 def test_a_set_of_names_comes_out_in_one_order_on_every_rank():
     assert list(get_metrics({"recall", "loss", "accuracy"})) == ["accuracy", "loss", "recall"]
     assert list(get_metrics(["recall", "loss"])) == ["recall", "loss"]
@@ -197,6 +228,7 @@ def test_anything_else_is_a_type_error(bad):
         get_metrics(bad)
 
 
+@pytest.mark.document(30)
 def test_a_torchmetrics_object_is_used_as_it_is():
     metric = TorchMetric(torchmetrics.MeanSquaredError())
     with pytest.raises(RuntimeError, match="MeanSquaredError has seen no samples"):
@@ -227,6 +259,12 @@ def test_only_torchmetrics_objects_are_wrapped():
         TorchMetric(MAE())
 
 
+@pytest.mark.document(
+    24,
+    says="a metrics dictionary object: nn.Accuracy(), nn.Loss(), nn.Precision(), nn.Recall(), "
+    "nn.F1()",
+    how="the same classes from `sonde.train`, under the keys you give",
+)
 def test_the_documents_dict_of_metrics_evaluates_a_model():
     torch.manual_seed(0)
     net = torch.nn.Linear(4, 3)

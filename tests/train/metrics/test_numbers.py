@@ -85,6 +85,11 @@ def test_nan_goes_through_errors_and_loss():
     assert Loss()(torch.tensor(math.inf)) == math.inf
 
 
+@pytest.mark.document(
+    28,
+    says="metric `tolerance`",
+    how="`Tolerance`",
+)
 def test_tolerance_counts_elements_and_never_counts_nan():
     predicted = torch.tensor([1.0, 1.0009, 1.003, math.nan, math.inf, math.inf])
     expected = torch.tensor([1.0, 1.0, 1.0, math.nan, math.inf, -math.inf])
@@ -106,6 +111,11 @@ def test_numbers_of_any_type_are_computed_in_float64(dtype: torch.dtype):
     assert MSE()(values, torch.zeros(2, dtype=dtype)) == (9 + float(values[1]) ** 2) / 2
 
 
+@pytest.mark.document(
+    27,
+    says="metric `loss`",
+    how="`Loss`: the mean over the batches",
+)
 def test_the_loss_is_the_mean_over_batches():
     metric = Loss()
     metric.update(torch.tensor(0.2))

@@ -96,6 +96,11 @@ def test_a_script_may_suggest_a_parameter_that_the_configuration_lacks(
         sonde.tune.suggest("width", 8, log=True)
 
 
+@pytest.mark.document(
+    95,
+    says="HyperConfig().params, HyperConfig().summary_dir",
+    how="`from sonde.tune import HyperConfig`",
+)
 def test_scripts_written_for_mind_optimizer_find_their_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

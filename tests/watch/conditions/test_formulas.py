@@ -72,6 +72,11 @@ FORMULAS: list[tuple[str, str, float, Callable[[Array], bool]]] = [
 ]
 
 
+@pytest.mark.document(
+    242,
+    says="watch conditions (such as INF)",
+    how="18 conditions, and expressions of your own such as `nan_count > 0`: docs/conditions.md",
+)
 @pytest.mark.parametrize(("id", "name", "preset", "formula"), FORMULAS)
 def test_a_condition_holds_exactly_when_its_formula_does(
     id: str, name: str, preset: float, formula: Callable[[Array], bool]
@@ -196,6 +201,7 @@ def test_integers_and_truths_are_judged_too() -> None:
     assert judge("tensor_all_zero", torch.tensor([False, True])).verdict == "clear"
 
 
+@pytest.mark.document(242)
 def test_the_catalogue_has_the_seventeen_conditions_and_the_deviation() -> None:
     assert len(CATALOGUE) == 18
     assert len({kind.abbreviation for kind in CATALOGUE.values()}) == 18

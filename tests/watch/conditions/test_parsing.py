@@ -18,6 +18,7 @@ from sonde.watch.conditions import (
 from sonde.watch.conditions.contract import Value, Verdict
 
 
+@pytest.mark.document(242)
 def test_a_default_stands_in_only_where_no_other_check_is_set() -> None:
     assert parse_condition("tensor_all_zero") == parse_condition(
         "tensor_all_zero", {"zero_percentage_ge": 100}
@@ -26,6 +27,11 @@ def test_a_default_stands_in_only_where_no_other_check_is_set() -> None:
     assert only_maximum.checks == (("max_gt", 1.0),)  # type: ignore[attr-defined]
 
 
+@pytest.mark.document(
+    243,
+    says="parameters of a watch condition",
+    how="checked when the watchpoint is made; one sentence says what is wrong",
+)
 @pytest.mark.parametrize(
     ("id", "parameters", "said"),
     [

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { usePairMarks } from "../compare/marks";
 import { api, type GraphAt } from "../load/api";
 import { isAmong } from "../text/names";
+import { openMenuAtPointer } from "../state/nodeMenu";
 import { stored } from "../state/preferences";
 import {
   go,
@@ -23,7 +24,7 @@ import { GraphTools, Legend, NoGraph } from "./GraphTools";
 import { layoutScene, triedScene } from "./layout";
 import { type Levels, useLevels } from "./levels";
 import type { Opening } from "../wire";
-import type { Box } from "./scene";
+import type { Box, Scene } from "./scene";
 
 const MOST_FIRST = 60;
 /**
@@ -242,13 +243,14 @@ function Picture({
     <svg
       ref={frame}
       class={camera.distance.value}
-      tabIndex={0}
+      tabindex={0}
       role="application"
-      aria-label="The executed graph. Arrow keys move, plus and minus zoom, 0 fits."
+      aria-label="The executed graph. Arrow keys move, plus and minus zoom, 0 fits. The menu key opens the menu of the selected op."
       data-boxes={scene.boxes.length}
       data-milliseconds={Math.round(camera.milliseconds.value)}
       onWheel={(event) => wheeled(event, camera)}
       onPointerDown={(event) => dragged(event, camera)}
+      onContextMenu={(event) => showMenu(event, scene)}
       onKeyDown={(event) => {
         if (!pressed(event.key, camera)) return;
         event.preventDefault();
@@ -262,6 +264,21 @@ function Picture({
       <g transform={camera.transform}>{drawn}</g>
     </svg>
   );
+}
+
+/** Opens the menu of the box at the pointer, or, by a key, that of the selected op. */
+function showMenu(event: MouseEvent, scene: Scene): void {
+  const shape = event.target instanceof Element ? event.target.closest("[data-path]") : null;
+  const box = scene.boxes.find((each) => each.path === shape?.getAttribute("data-path"));
+  if (box === undefined) {
+    if (shape === null && event.button !== 2) openMenuAtPointer(event, place.value.op, true);
+    return;
+  }
+  const { node } = box;
+  // A box that stands for several, or for one outside of the scope: the first of them.
+  const isOne = node.what === "op" || node.what === "scope";
+  const path = isOne ? box.path : (node.members[0] ?? "");
+  openMenuAtPointer(event, path, node.kind === "op");
 }
 
 function Tip({ id }: { id: string }): JSX.Element {

@@ -7,6 +7,10 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["s", "run the number of steps in the field"],
   ["n", "run the next op"],
   ["o", "run to the selected op"],
+  [
+    "a, Shift+F10",
+    "actions of the selected op, such as “Continue to”; also a right click on a node",
+  ],
   ["x", "terminate the training (asks first)"],
   ["/", "search ops; ↓ moves to the results"],
   ["j, k", "next and previous op in the list"],

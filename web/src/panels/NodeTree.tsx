@@ -17,6 +17,7 @@ import {
   throttledVersion,
   toggleTick,
 } from "../state/store";
+import { openMenuAtPointer, openMenuBeside } from "../state/nodeMenu";
 import { isAborted, messageOf } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { Rows } from "../parts/Rows";
@@ -198,6 +199,9 @@ function treeKeys(
     tick: () => {
       if (entry !== null) toggleTick(entry.path, rows[at]?.scope ?? "");
     },
+    menu: () => {
+      if (entry !== null) openMenuBeside(entry.path, entry.kind === "op");
+    },
     open: () => {
       if (entry === null) return;
       if (isOpen) onMove(nextPlace(rows.length, at, 1, isEntry));
@@ -252,6 +256,7 @@ function TreeLine({ id, entry, scope, depth, isOpen, isAt }: TreeLineProps): JSX
       aria-level={depth + 1}
       title={entry.path}
       onClick={() => (entry.is_scope ? toggleTree(entry.path) : selectOp(entry.path))}
+      onContextMenu={(event) => openMenuAtPointer(event, entry.path, entry.kind === "op")}
     >
       <span class={`twist ${isOpen ? "open" : ""}`}>{entry.is_scope ? "›" : ""}</span>
       <TickBox path={entry.path} scope={scope} />

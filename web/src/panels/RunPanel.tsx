@@ -122,6 +122,11 @@ type Fact = readonly [name: string, of: (rank: RankView) => string, title?: stri
 
 const FACTS: readonly Fact[] = [
   ["state", stateText],
+  [
+    "client",
+    (rank) => (rank.address === "" ? "–" : rank.address),
+    "IP address and port of the training process",
+  ],
   ["step", (rank) => String(rank.step)],
   ["hits", (rank) => grouped(rank.hits)],
   [

@@ -84,7 +84,7 @@ function isOver(each: RunView): boolean {
 function RankChoice({ current }: { current: RunView }): JSX.Element | null {
   const chosen = rank.value;
   if (chosen === null) return null;
-  if (current.ranks.length < 2) return <span class="quiet">rank {chosen.rank}</span>;
+  if (current.ranks.length < 2) return <OneRank rank={chosen} />;
   if (current.ranks.length > MOST_TABS) {
     return (
       <select
@@ -109,7 +109,7 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
           role="tab"
           key={each.rank}
           aria-selected={each.rank === chosen.rank}
-          title={`rank ${each.rank}: ${each.state}, step ${each.step}`}
+          title={`rank ${each.rank}: ${each.state}, step ${each.step}${clientText(each)}`}
           onClick={() => chooseRank(each.rank)}
         >
           <span class={`dot ${each.state}`} /> {each.rank}
@@ -117,6 +117,24 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
       ))}
     </div>
   );
+}
+
+function OneRank({ rank: one }: { rank: RankView }): JSX.Element {
+  return (
+    <span class="quiet">
+      rank {one.rank}
+      {one.address !== "" && (
+        <span class="on-wide" title="IP address and port of the training process">
+          {" "}
+          · {one.address}
+        </span>
+      )}
+    </span>
+  );
+}
+
+function clientText({ address }: RankView): string {
+  return address === "" ? "" : `, client ${address}`;
 }
 
 /** The steps a dump has, in place of the controls of a training. */
@@ -166,6 +184,7 @@ function DumpSteps({ rank: one }: { rank: RankView }): JSX.Element {
 }
 
 const REASONS: Readonly<Record<NonNullable<RankView["reason"]>, string>> = {
+  missed: "after a step without the op",
   start: "before the first step",
   pause: "on request",
   step: "after a step",

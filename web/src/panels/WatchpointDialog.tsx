@@ -372,7 +372,8 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
       </label>
       <label class="check">
         <input type="radio" name="ops" checked={!isForAll} onChange={() => onChoose(false)} />
-        only these: full names, scopes that end with /, or patterns; ! before a line excludes it
+        only these: full names, scopes (encoder/), modules (fc1), classes (Linear), operators
+        (Conv2D, relu) or name-regex(...); ! before a line excludes it
       </label>
       {!isForAll && <OpsText ops={draft.ops} onChange={onChange} />}
       {!isForAll && more.length > 0 && (
@@ -404,7 +405,7 @@ function OpsText({
       aria-label="Ops to watch, one per line"
       rows={Math.min(Math.max(ops.length, 2), 6)}
       spellcheck={false}
-      placeholder={"one per line, for example\nDefault/network-Net/encoder/"}
+      placeholder={"one per line, for example\nDefault/network-Net/encoder/ or Linear"}
       value={typed.value ?? ops.join("\n")}
       onInput={(event) => {
         typed.value = event.currentTarget.value;

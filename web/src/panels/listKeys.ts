@@ -1,5 +1,6 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
+import { isMenuKey } from "../state/nodeMenu";
 
 type Walk = (by: 1 | -1) => void;
 
@@ -37,11 +38,12 @@ export interface ListKeys {
   readonly tick: () => void;
   readonly open?: () => void;
   readonly close?: () => void;
+  readonly menu?: () => void;
 }
 
 /** The keys of a list that has the focus; others are left to the page. */
 export function runListKey(event: KeyboardEvent, keys: ListKeys): void {
-  const act = listAction(event.key, keys);
+  const act = isMenuKey(event) ? keys.menu : listAction(event.key, keys);
   if (act === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   event.stopPropagation();

@@ -1,6 +1,7 @@
 /**
  * The index of a plane of a tensor, such as `[0, :, 3:5]`: at most two dimensions are sliced, and
- * dimensions that are not named are taken whole. Tables and heat maps request parts of a plane.
+ * dimensions that are not named, at the end or at the place of `...`, are taken whole. The brackets
+ * may be left out. Tables and heat maps request parts of a plane.
  */
 export interface Range {
   readonly start: number;
@@ -21,6 +22,7 @@ export interface Plane {
 export class IndexError extends Error {}
 
 const LEAST_STEP = 1;
+const REST = "...";
 
 export function rangeLength(range: Range): number {
   return Math.max(0, Math.ceil((range.stop - range.start) / range.step));
@@ -32,21 +34,13 @@ export function defaultIndex(shape: readonly number[]): string {
 }
 
 /**
- * The plane `text` names in a tensor of `shape`; empty text: the default. IndexError says why not.
+ * The plane `text` names in a tensor of `shape`; empty text, or `...` alone: the default.
+ * IndexError says why not.
  */
 export function parseIndex(text: string, shape: readonly number[]): Plane {
-  const trimmed = text.trim();
-  const body = (trimmed === "" ? defaultIndex(shape) : trimmed)
-    .replace(/^\[/, "")
-    .replace(/\]$/, "")
-    .trim();
-  const named = body === "" ? [] : body.split(",").map((part) => part.trim());
-  const parts = shape.map((_, axis) => named[axis] ?? ":");
-  if (named.length > shape.length) {
-    throw new IndexError(
-      `The tensor has ${shape.length} dimensions, but the index has ${named.length}; an example: ${defaultIndex(shape)}`,
-    );
-  }
+  const inside = (index: string): string => index.replace(/^\[/, "").replace(/\]$/, "").trim();
+  const isDefault = text.trim() === "" || inside(text.trim()) === REST;
+  const parts = wholeParts(inside(isDefault ? defaultIndex(shape) : text.trim()), shape);
   const axes = parts.map((part, axis) => parseAxis(part, axis, shape[axis] ?? 0));
   const sliced = axes.flatMap((axis, place) => (typeof axis === "number" ? [] : [place]));
   if (sliced.length > 2) {
@@ -61,6 +55,22 @@ export function parseIndex(text: string, shape: readonly number[]): Plane {
     rows: sliced.length === 2 ? (lengths[0] ?? 1) : 1,
     columns: lengths[sliced.length - 1] ?? 1,
   };
+}
+
+/** One word for each dimension; ":" for those that are not named. */
+function wholeParts(body: string, shape: readonly number[]): string[] {
+  const words = body === "" ? [] : body.split(",").map((part) => part.trim());
+  const rest = words.indexOf(REST);
+  if (rest !== words.lastIndexOf(REST)) throw new IndexError("The index has ... more than once");
+  const named = words.length - (rest === -1 ? 0 : 1);
+  if (named > shape.length) {
+    throw new IndexError(
+      `The tensor has ${shape.length} dimensions, but the index has ${named}; an example: ${defaultIndex(shape)}`,
+    );
+  }
+  const whole = Array.from({ length: shape.length - named }, () => ":");
+  if (rest === -1) return [...words, ...whole];
+  return [...words.slice(0, rest), ...whole, ...words.slice(rest + 1)];
 }
 
 function parseAxis(part: string, axis: number, size: number): Axis {

@@ -86,5 +86,12 @@ export function isAmong(members: readonly string[], op: string): boolean {
 export function graphText(graph: GraphInfo, graphs: readonly GraphInfo[]): string {
   const optimizers = new Set(graphs.map((each) => each.optimizer).filter((name) => name !== ""));
   const whose = optimizers.size > 1 && graph.optimizer !== "" ? ` · ${graph.optimizer}` : "";
-  return `graph ${graph.id}${whose} · ${counted(graph.nodes, "node")}${graph.whole ? "" : ", still growing"}`;
+  return `graph ${graph.id}${whose} · ${counted(graph.nodes, "node")}${stateOf(graph)}`;
+}
+
+/** How far a graph is known. */
+function stateOf({ basis, whole }: GraphInfo): string {
+  if (basis === "modules") return ", modules and parameters: its ops have not run yet";
+  if (basis === "trace") return ", as traced: its ops have not run yet";
+  return whole ? "" : ", still growing";
 }

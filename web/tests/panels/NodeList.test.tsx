@@ -11,7 +11,7 @@ import { answer, RANK, RUN, sent, show, useEmptyPage, type Sent } from "./page";
 
 useEmptyPage();
 
-const GRAPH = { id: 0, name: "Net", nodes: 9, whole: true, optimizer: "" };
+const GRAPH = { id: 0, name: "Net", nodes: 9, whole: true, optimizer: "", basis: "run" } as const;
 
 function listed(name: string): ListedNode {
   return {

@@ -26,6 +26,12 @@ test("the state of each rank comes with its reason", () => {
   ]);
 });
 
+test("the address of each training process is shown", () => {
+  show({ ...RUN, ranks: [RANK, { ...RANK, rank: 1, address: "" }] });
+  render(<RunPanel />);
+  expect(fact("client")).toEqual(["127.0.0.1:41234", "–"]);
+});
+
 test("the cost of Sonde is the ratio of the step times, and unknown while all steps are observed", () => {
   const timed = { ...RANK, seconds: 0.3, bare_seconds: 0.2 };
   show({ ...RUN, ranks: [timed, RANK, { ...RANK, seconds: 0.3 }] });

@@ -17,7 +17,7 @@ export const RANK: RankView = {
   reason: "step",
   message: "",
   hits: 0,
-  graphs: [{ id: 0, name: "Net", nodes: 9, whole: true, optimizer: "" }],
+  graphs: [{ id: 0, name: "Net", nodes: 9, whole: true, optimizer: "", basis: "run" }],
   steps: [],
   metadata: null,
   seconds: null,
@@ -28,6 +28,7 @@ export const RANK: RankView = {
   is_answering: true,
   hit: null,
   is_measuring: false,
+  address: "127.0.0.1:41234",
 };
 
 export const WATCHPOINT: WatchpointSpec = {

@@ -144,9 +144,17 @@ class TorchAdapter:
         """Call ``action`` when the session has been closed."""
         self._at_close.append(action)
 
-    def scope_name(self, module: nn.Module | str) -> str | None:
-        """The scope of a module, or of the module at a path such as ``encoder.0``, once known."""
+    def scope_name(self, module: nn.Module) -> str | None:
+        """The scope of a module, once known."""
         return self._scopes.name_of(module)
+
+    def innermost_modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """The known modules without modules inside them, by their scopes."""
+        for _, root in self._scopes.roots():
+            for module in root.modules():
+                scope = self._scopes.name_of(module)
+                if scope is not None and next(module.children(), None) is None:
+                    yield scope, module
 
     def abandon_in_child(self) -> None:
         """Stop observing, in a forked child: files and threads are the parent's."""

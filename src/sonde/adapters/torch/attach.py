@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -12,26 +13,29 @@ from functools import partial
 from typing import cast, get_args
 
 import torch
-from torch import nn
 
 from sonde import kernels
 from sonde.adapters.torch import private
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
+from sonde.adapters.torch.dump_report import not_dumped
 from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
-from sonde.adapters.torch.eager.naming.scopes import plain_scope
+from sonde.adapters.torch.dump_targets import DumpTarget, covering, pattern_of
+from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.adapters.torch.processes import hide_received_tensors, observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.capture.config import CaptureConfig
-from sonde.capture.requests import ToggledRequest
+from sonde.capture.config_text import describe
+from sonde.capture.requests import Switch, ToggledRequest
 from sonde.capture.session import Session
 from sonde.core import own_code
 from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
-from sonde.core.graph import OpNode
-from sonde.core.selection import OpPattern
+from sonde.core.observation_variables import capturing
+from sonde.core.operators.patterns import OpPattern
+from sonde.core.text.number_text import size_text
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
 from sonde.dump.sinks.steps import make_room
@@ -59,14 +63,16 @@ class Capture:
         if self.writer is not None:
             self.writer.wait_all()
 
-    def switch(self, target: nn.Module | str, enabled: bool) -> None:
+    def switch(self, target: DumpTarget, pattern: OpPattern, enabled: bool) -> None:
         for request in self.toggled:
-            request.rules.append((_covers(self.adapter, target), enabled))
+            covers = covering(self.adapter, target, pattern)
+            request.switches.append(Switch(pattern, covers, enabled != pattern.excludes))
 
 
+_log = logging.getLogger("sonde.capture")
 _NAME = "Net"
 _RUNNING: list[Capture] = []
-_SWITCHES: list[tuple[nn.Module | str, bool]] = []
+_SWITCHES: list[tuple[DumpTarget, OpPattern, bool]] = []
 _LOCK = threading.Lock()
 os.register_at_fork(after_in_child=_RUNNING.clear)
 
@@ -137,6 +143,7 @@ def attach(
             hide_received_tensors(undo)
             undo.enter_context(capture.adapter.attach())
             if config is not None or debugger is not None:
+                undo.enter_context(capturing())
                 in_child = partial(
                     attach,
                     config,
@@ -168,43 +175,18 @@ def end_step() -> None:
         capture.adapter.end_step()
 
 
-def set_dump(target: nn.Module | str, *, enabled: bool = True) -> None:
+def set_dump(target: DumpTarget, *, enabled: bool = True) -> None:
     """Switch the dump of ``target`` on or off (``dump_mode: 2``) for the ops that run from now on.
 
-    ``target`` is a module (all ops inside it, forward and backward), a module path such as
-    ``encoder.0``, or anything ``kernels`` takes: a full op name, a part of an op type,
-    ``name-regex(...)``. It may be called before a capture starts, and holds for later ones too.
+    ``target`` is a module (all ops inside it, forward and backward), a class of modules, a function
+    of torch, or a pattern as in ``kernels``. It may be called before a capture starts, and holds
+    for later ones too.
     """
-    if not isinstance(target, (nn.Module, str)):
-        raise UsageError(
-            f"set_dump takes a module or a name, not {type(target).__name__}",
-            slug="set-dump-target",
-        )
-    if isinstance(target, str):
-        OpPattern.parse(target)
-    _SWITCHES.append((target, enabled))
+    pattern = pattern_of(target)
+    _SWITCHES.append((target, pattern, enabled))
     for capture in _RUNNING:
-        capture.switch(target, enabled)
+        capture.switch(target, pattern, enabled)
         capture.adapter.refresh()
-
-
-def _covers(adapter: TorchAdapter, target: nn.Module | str) -> Callable[[OpNode], bool]:
-    """Whether an op belongs to a module, or is one that the text ``target`` names.
-
-    The module's scope is looked up at every call: it is known once the module has run.
-    """
-    pattern = OpPattern.parse(target) if isinstance(target, str) else None
-
-    def covers(node: OpNode) -> bool:
-        name = adapter.scope_name(target)
-        scope = plain_scope(node.scope)
-        if name is not None and (scope == name or scope.startswith(f"{name}/")):
-            return True
-        return pattern is not None and pattern.matches(
-            node.name, node.type, is_leaf=node.kind != "op"
-        )
-
-    return covers
 
 
 def _build(
@@ -215,8 +197,10 @@ def _build(
 ) -> Capture:
     """A capture of the rank of ``lines`` that dumps, is debugged, both, or does nothing."""
     number = lines.rank
+    _log_settings(config, lines.rank, debugger)
+    excluded = None
     if config is not None and not config.selection.wants_rank(number):
-        config = None
+        excluded, config = config, None
     name = _NAME if config is None else config.net_name
     initial_step = 0 if config is None else config.initial_step
     coverage = Coverage()
@@ -229,14 +213,36 @@ def _build(
     if subscriptions:
         kernels.thread_limit(torch.get_num_threads())
     adapter = make_adapter(Session(subscriptions, initial_step, lines, coverage), name=name)
+    if excluded is not None:
+        why = f"rank {number} is not in support_device {sorted(excluded.ranks or ())}"
+        adapter.at_close(lambda: None if coverage.is_delegated else lines(not_dumped(why)))
     if sinks is None:
         return Capture(adapter, debugging=debugging, coverage=coverage)
     for report in sinks.closing_reports:
         adapter.at_close(report)
     capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage)
-    for target, enabled in _SWITCHES:
-        capture.switch(target, enabled)
+    for target, pattern, enabled in _SWITCHES:
+        capture.switch(target, pattern, enabled)
     return capture
+
+
+def _log_settings(
+    config: CaptureConfig | None, rank: int, debugger: DebuggerOptions | None
+) -> None:
+    """Log what was asked for, and which of the native parts are used."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    if config is not None:
+        is_wanted = config.selection.wants_rank(rank)
+        _log.info(
+            "rank %d %s: %s", rank, "dumps" if is_wanted else "is not to dump", describe(config)
+        )
+        _log.debug("the dump configuration: %s", config.text)
+    if debugger is not None:
+        budget = size_text(debugger.budget_bytes)
+        _log.info("the debugger server is at %s; kept values: %s", debugger.address, budget)
+    native = "by native code" if matcher.load() is not None else "in Python, which is slower"
+    _log.info("ops are recognised %s, statistics computed by %s", native, kernels.current_path())
 
 
 def _dump_sinks(config: CaptureConfig, lines: RankLines, coverage: Coverage) -> DumpSinks:

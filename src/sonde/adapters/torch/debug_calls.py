@@ -12,11 +12,11 @@ from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.core.errors import SondeError
-from sonde.core.text.terminal_text import print_to_stderr
 from sonde.debugger.launch.probe import is_own_port, is_server
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.launch.server_registry import one_at_a_time, running_servers
 from sonde.debugger.settings import DebuggerOptions, any_options_from_environment
+from sonde.logs import say, say_result
 
 _FAILED: list[Exception] = []
 """Why no server could be started; the attempt is not repeated."""
@@ -51,8 +51,8 @@ def stop_here(place: str) -> None:
     debugging = running_debugger()
     if debugging is None:
         if is_running():
-            print_to_stderr(
-                "sonde: sonde.breakpoint() is passed: this capture has no debugger; run the script "
+            say(
+                "sonde.breakpoint() is passed: this capture has no debugger; run the script "
                 "with 'sonde debug' [breakpoint-passed]"
             )
             return
@@ -112,8 +112,8 @@ def _started(options: DebuggerOptions) -> DebuggerOptions | None:
         server = ServerProcess(lingers=True)
     except (SondeError, OSError) as error:
         _FAILED.append(error)
-        print_to_stderr(f"sonde: the program goes on without the debugger: {error}")
+        say(f"the program goes on without the debugger: {error}")
         return None
     atexit.register(server.leave)
-    print_to_stderr(f"sonde: the page is at {server.page}")
+    say_result(f"the page is at {server.page}")
     return replace(options, port=server.rank_port, token=server.token)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sonde.adapters.torch.dump_report import DumpReport
 from sonde.adapters.torch.tensors import device_statistics
 from sonde.capture.config import CaptureConfig
-from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
+from sonde.capture.requests import SelectionRequest, ToggledRequest, UnmatchedPatterns
 from sonde.capture.session import Subscription
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.running_training import register_origin
-from sonde.core.text.number_text import count_text
+from sonde.core.text.number_text import size_text
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
-from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
+from sonde.dump.sinks.overflow import OverflowDump
 from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
 from sonde.dump.writing.free_memory import most_bytes
+from sonde.dump.writing.python_writer import PythonWriter
 from sonde.dump.writing.writer import Writer, open_writer
-from sonde.watch.hit_text import origin_finding, origin_place
 
+_log = logging.getLogger("sonde.dump")
 _BUDGET_SHARE = 64
 _LEAST_BUDGET = 64 * 1024 * 1024
 _LEAST_SHARE = 8
@@ -30,7 +33,7 @@ _MOST_BUDGET = 512 * 1024 * 1024
 
 @dataclass
 class DumpSinks:
-    """The sinks of one dump, in the order they are called; ``files`` is the last."""
+    """The sinks of one dump, in the order they are called."""
 
     files: StepFiles
     writer: Writer
@@ -44,8 +47,13 @@ def dump_sinks(
 ) -> DumpSinks:
     """The sinks that ``config`` asks for; they write below ``rank``. At the end they write what
     ``coverage`` says of the run."""
-    writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
-    files = StepFiles(rank, config.net_name, writer, report)
+    budget = config.memory_budget or default_budget()
+    writer = open_writer(threads=1, budget_bytes=budget)
+    is_slow = isinstance(writer, PythonWriter)
+    how = "in Python, each at once" if is_slow else "by native code, in the background"
+    _log.info("files are written %s; at most %s wait in memory", how, size_text(budget))
+    graphs_only = config.saved_data == "graph"
+    files = StepFiles(rank, config.net_name, writer, report, graphs_only=graphs_only)
     sinks = DumpSinks(files, writer)
     request = _request(config, sinks)
     tensors = TensorDump(
@@ -56,12 +64,15 @@ def dump_sinks(
         kernel_args=config.save_kernel_args,
         synchronous=not config.asynchronous,
         sample=config.sample_num if config.sample_mode else 0,
+        keeps_useless=config.keeps_useless_outputs,
         report=report,
     )
     sees_all = config.dump_mode == "all" and isinstance(request, SelectionRequest)
     if not sees_all:
         coverage.add(Gap("ops_not_selected"))
     sinks.closing_reports.append(lambda: files.write_coverage(coverage))
+    coverage.selected_steps = str(config.selection.steps)
+    end = DumpReport(files, request, coverage, report)
     if config.debug_mode == "overflow":
         overflow = OverflowDump(
             files,
@@ -73,13 +84,13 @@ def dump_sinks(
         )
         sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
         sinks.closing_reports.append(register_origin(overflow.first_bad_op))
-        sinks.closing_reports.append(lambda: _report_overflow(overflow, rank, coverage, report))
+        end.overflow = overflow
     elif config.debug_mode == "exception":
         failure = FailureDump(files, tensors, report)
         sinks.subscriptions.append(
             Subscription(failure, request, failure.op_failed, failure.keeps_step)
         )
-        sinks.closing_reports.append(lambda: _report_no_failure(failure, report))
+        end.failure = failure
     else:
         if config.saves_statistics:
             statistics = _statistics(config, files, writer, report)
@@ -87,8 +98,10 @@ def dump_sinks(
         if config.saves_tensors:
             sinks.subscriptions.append(Subscription(tensors, request))
     sinks.subscriptions.append(Subscription(files, ToggledRequest(config.selection.steps)))
-    if isinstance(request, SelectionRequest):
-        sinks.closing_reports.append(lambda: _report_unmatched(request, files, report))
+    sinks.closing_reports.append(end.print)
+    sinks.closing_reports.append(lambda: _log_matches(request, files))
+    unmatched = UnmatchedPatterns(request, report)
+    sinks.subscriptions.append(Subscription(unmatched, ToggledRequest(config.selection.steps)))
     return sinks
 
 
@@ -104,6 +117,7 @@ def _statistics(
         report=report,
         gather=device_statistics.gather if on_device else None,
         high_precision=config.device_stat_precision_mode == "high",
+        keeps_useless=config.keeps_useless_outputs,
     )
 
 
@@ -122,62 +136,11 @@ def default_budget() -> int:
     return max(least, min(_MOST_BUDGET, memory // _BUDGET_SHARE))
 
 
-def _report_unmatched(
-    request: SelectionRequest, files: StepFiles, report: Callable[[str], None]
-) -> None:
-    for pattern in request.unmatched():
-        near = nearest_names(pattern, files.graphs)
-        hint = f"; the nearest are {', '.join(near)}" if near else ""
-        report(f"sonde: {pattern.text!r} matched no op of the observed steps{hint} [op-unmatched]")
-
-
-def _report_no_failure(failure: FailureDump, report: Callable[[str], None]) -> None:
-    if not failure.failures:
-        report("sonde: no op raised an exception")
-
-
-def _report_overflow(
-    overflow: OverflowDump, rank: RankLayout, coverage: Coverage, report: Callable[[str], None]
-) -> None:
-    """Write and report the verdict on the run. A process whose children do the training has none:
-    they report for themselves."""
-    summary = overflow.summary
-    if coverage.is_delegated and not coverage.has_observed:
+def _log_matches(request: SelectionRequest | ToggledRequest, files: StepFiles) -> None:
+    """Log which ops of the written graphs were wanted."""
+    if not _log.isEnabledFor(logging.INFO):
         return
-    overflow.write_verdict()
-    verdict = summary.verdict(coverage)
-    if verdict == "unknown":
-        report(_no_verdict(summary, coverage))
-    elif summary.fault is not None:
-        report(f"sonde: the first {origin_finding(summary.fault).message}")
-        report(
-            f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
-            f"passed them on; sonde show {rank.root.parent} tells more{_but(coverage)}"
-        )
-    elif summary.harmless is not None:
-        report(
-            "sonde: no op made NaN or Inf by mistake: those found reached neither the loss nor "
-            f"an update of weights; first by {origin_place(summary.harmless)}{_but(coverage)}"
-        )
-    elif coverage.steps:
-        report(f"sonde: every value of the observed steps was finite{_but(coverage)}")
-    else:
-        report(f"sonde: every value that was observed was finite; no step ended{_but(coverage)}")
-
-
-def _no_verdict(summary: OverflowSummary, coverage: Coverage) -> str:
-    """Why it is not known whether the run is free of NaN and Inf, and what is known."""
-    why = "; ".join(map(str, coverage.unchosen_gaps))
-    if not coverage.has_observed:
-        return f"sonde: nothing is known about NaN and Inf: {why} [nothing-observed]"
-    steps = count_text(coverage.steps + coverage.incomplete_steps, "step")
-    found = "was finite" if summary.harmless is None else "that was not finite did no harm"
-    return (
-        f"sonde: nothing is known about NaN and Inf in the whole run: {why}; in the {steps} that "
-        f"were observed, at least in part, every observed value {found} [partly-observed]"
-    )
-
-
-def _but(coverage: Coverage) -> str:
-    """The parts of the run that were not observed, for the end of a sentence."""
-    return f" ({'; '.join(map(str, coverage.gaps))})" if coverage.gaps else ""
+    for graph in files.graphs:
+        names = list(request.ops_in(graph))
+        _log.info("graph %d: %d of %d ops matched", graph.id, len(names), len(graph))
+        _log.debug("graph %d: matched: %s", graph.id, ", ".join(names))

@@ -12,7 +12,7 @@ import dataclasses
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from sonde.core import version_probe
-from sonde.core.interruption import is_interruption, pass_on
+from sonde.core.interruption import pass_on
 from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"
@@ -42,10 +42,14 @@ NEEDED = (
     "torch._C:DisableTorchFunction",
     "torch._C:TensorBase.numpy",
     "torch._C:_DisableTorchDispatch",
+    "torch._C:_RestorePythonTLSSnapshot",
+    "torch._C:_SetExcludeDispatchKeyGuard",
     "torch._C:_TorchDispatchModeKey",
     "torch._C:_autograd._get_sequence_nr",
     "torch._C:_current_autograd_node",
     "torch._C:_current_graph_task_id",
+    "torch._C:_dispatch_has_kernel_for_dispatch_key",
+    "torch._C:_dispatch_kernel_for_dispatch_key_is_fallthrough",
     "torch._C:_get_dispatch_mode",
     "torch._C:_increment_version",
     "torch._C:_storage_Use_Count",
@@ -93,6 +97,41 @@ hide_modes: Callable[[], AbstractContextManager[Any]] | None = getattr(
 
 set_eval_frame: Callable[[Any], Any] = _eval_frame.set_eval_frame
 """Sets the function that compiles frames, None for none; returns the previous one."""
+
+
+_call_state: Callable[[], AbstractContextManager[None]] = getattr(  # noqa: B009
+    torch._C, "_RestorePythonTLSSnapshot"
+)
+
+
+@contextmanager
+def as_without_mode(devices: Iterable[str], *, records: bool) -> Iterator[None]:
+    """Run the ops of this block, inside a dispatch mode, as torch runs them outside: while a mode
+    runs an op, torch keeps off what comes before modes.
+
+    Autocast is on again for those of ``devices`` for which the program has it on, and with
+    ``records`` autograd is. For an op that the program itself has called, not another op.
+    """
+    with _call_state():  # The state in which the program called the op.
+        cast = [device for device in devices if torch.is_autocast_enabled(device)]
+    keys = [getattr(torch._C.DispatchKey, f"Autocast{device.upper()}", None) for device in cast]
+    if records:
+        keys += [torch._C.DispatchKey.AutogradFunctionality, torch._C.DispatchKey.ADInplaceOrView]
+    with ExitStack() as stack:
+        for key in keys:
+            if key is not None:
+                stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
+
+
+def has_autograd_kernel(op: Any, devices: Iterable[str]) -> bool:
+    """Whether ``op`` records its gradient itself; else the ops that it calls record theirs."""
+    keys = ("Autograd", "CompositeImplicitAutograd", *(f"Autograd{x.upper()}" for x in devices))
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+        and not torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough(op.name(), key)
+        for key in keys
+    )
 
 
 def answer_for_mode(
@@ -270,88 +309,3 @@ def is_tracing() -> bool:
     """Whether torch is tracing: it makes a graph with fake tensors and computes nothing."""
     get, keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
     return get(keys.FAKE) is not None or get(keys.PROXY) is not None
-
-
-def mode_stack() -> list[Any]:
-    return list(_python_dispatch._get_current_dispatch_mode_stack())
-
-
-def push_mode_below(mode: Any) -> None:
-    """Enter ``mode`` beneath the modes that are active now; do nothing if it is active.
-
-    A step may end while modes of the program are entered. If Sonde's were on top, the exit of a
-    program's mode would pop Sonde's.
-    """
-    above = mode_stack()
-    if _is_among(mode, above):
-        return
-
-    def attempt() -> None:
-        if not _is_among(mode, mode_stack()):
-            while mode_stack():
-                _python_dispatch._pop_mode()
-            mode.__enter__()
-        _push_again(above)
-        for name in _SAVED_FLAGS:
-            flags: Any = getattr(mode, name, ())
-            while len(flags) > 1:  # The first attempt saved torch's state before.
-                flags.pop()
-
-    _complete(attempt)
-
-
-def pop_mode_below(mode: Any) -> None:
-    """Leave ``mode``, whatever modes are above it; do nothing if it is not active."""
-    before = mode_stack()
-    if not _is_among(mode, before):
-        return
-    others = [each for each in before if each is not mode]
-    saved = [(each, list(each)) for each in (getattr(mode, name, []) for name in _SAVED_FLAGS)]
-
-    def attempt() -> None:
-        if _is_among(mode, mode_stack()):
-            for flags, values in saved:
-                flags.clear()
-                flags.extend(values)
-            while mode_stack()[-1] is not mode:
-                _python_dispatch._pop_mode()
-            mode.__exit__(None, None, None)
-        _push_again(others)
-
-    _complete(attempt)
-
-
-# What a mode saves of torch's state when it is entered.
-_SAVED_FLAGS = (
-    "old_dispatch_mode_flags",
-    "old_non_infra_dispatch_mode_flags",
-    "old_without_ignore_compile_internals_dispatch_mode_flags",
-)
-
-
-def _is_among(mode: Any, modes: list[Any]) -> bool:
-    return id(mode) in map(id, modes)
-
-
-def _push_again(modes: list[Any]) -> None:
-    """Push those of ``modes``, from the outermost inwards, that are not active any more."""
-    for mode in modes:
-        if not _is_among(mode, mode_stack()):
-            _python_dispatch._push_mode(mode)
-
-
-def _complete(attempt: Callable[[], None]) -> None:
-    """Call ``attempt`` until it completes, then raise what a signal handler raised meanwhile.
-
-    Otherwise an interruption could leave modes of the program popped."""
-    interruption = None
-    while True:
-        try:
-            attempt()
-            break
-        except BaseException as error:
-            if not is_interruption(error):
-                raise
-            interruption = error
-    if interruption is not None:
-        raise interruption

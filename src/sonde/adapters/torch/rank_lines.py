@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sonde.adapters.torch.debugging.ranks import world_size
-from sonde.core.text.terminal_text import print_to_stderr
-
-_START = "sonde: "
+from sonde.logs import say
+from sonde.logs.lines import START
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +22,6 @@ class RankLines:
 
     def __call__(self, text: str) -> None:
         self.has_others = self.has_others or world_size() > 1
-        if self.has_others and text.startswith(_START):
-            text = f"{_START}rank {self.rank}: {text.removeprefix(_START)}"
-        print_to_stderr(text)
+        if self.has_others and text.startswith(START):
+            text = f"{START}rank {self.rank}: {text.removeprefix(START)}"
+        say(text)

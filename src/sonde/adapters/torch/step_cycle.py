@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +19,9 @@ from sonde.adapters.torch.listener import ShieldedListener
 from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
+from sonde.core.text.number_text import duration
+
+_log = logging.getLogger("sonde.capture")
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +44,7 @@ class StepCycle:
     has_completed_step: bool = False
     _cost: ObservingCost = field(default_factory=ObservingCost)
     _pid: int = field(default_factory=os.getpid)
+    _began: float = field(default_factory=time.perf_counter)
 
     def begin(self) -> None:
         """Switch observation on or off for the step that starts now."""
@@ -53,6 +59,8 @@ class StepCycle:
         if wanted:
             self._observer.begin_step()
         self._compiler.begin_step(wanted=wanted)
+        self._began = time.perf_counter()
+        _log.debug("step %d begins; %s", self._session.step, "observed" if wanted else "not wanted")
 
     @property
     def has_begun(self) -> bool:
@@ -64,7 +72,7 @@ class StepCycle:
     def begin_at(self, step: int) -> None:
         """Begin the first step again, as number ``step``; what was observed of it is dropped."""
         self._session.drop_step()
-        self._session.step = step
+        self._session.begin_at(step)
         if self._switch.is_observing:
             self._observer.end_step()
         self.begin()
@@ -74,6 +82,8 @@ class StepCycle:
         if os.getpid() != self._pid:
             return
         self._ended()
+        if _log.isEnabledFor(logging.INFO):
+            self._log_end()
         self._observer.evaluations.report_nan()
         if self._switch.state is ObservationState.BROKEN:
             self._switch.clean_up()
@@ -94,6 +104,20 @@ class StepCycle:
         self.has_completed_step = True
         self._listener.step_ended()
         self.begin()
+
+    def _log_end(self) -> None:
+        seconds = duration(time.perf_counter() - self._began)
+        if self._switch.is_observing:
+            ops, learned = self._observer.ops_in_step, self._structures.learned
+            _log.info(
+                "step %d ended after %s: %d ops observed; %d ops learned so far",
+                self._session.step,
+                seconds,
+                ops,
+                learned,
+            )
+        else:
+            _log.info("step %d ended after %s: not observed", self._session.step, seconds)
 
     def close(self) -> None:
         """End the capture: the ops after the last step are an incomplete step if a network ran

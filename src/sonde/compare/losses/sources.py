@@ -11,6 +11,7 @@ from sonde.compare.runs.load import load_side
 from sonde.compare.runs.loss import loss_op, loss_value
 from sonde.core.errors import UsageError
 from sonde.dump.reader import Dump
+from sonde.dump.reading.msprobe.tree import find_msprobe
 
 _LEVELS = 3
 _REPORTS = "reports.jsonl"
@@ -72,6 +73,8 @@ def _from_directory(path: Path, tag: str | None) -> LossSeries:
         if (path / _REPORTS).is_file():
             return read_json(path / _REPORTS, tag)
         if any(each.name.startswith("rank_") for parent in level for each in parent.iterdir()):
+            return _from_dump(path)
+        if find_msprobe(path) is not None:
             return _from_dump(path)
         level = sorted(each for parent in level for each in parent.iterdir() if each.is_dir())[
             :1000

@@ -10,7 +10,6 @@ from typing import Literal
 
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.fault import FaultFinder, is_mixed
-from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.load import load_side
 from sonde.compare.runs.measure import Measured, MeasureTask, measure_all
 from sonde.compare.runs.overview import loss_of, parts_of
@@ -27,6 +26,7 @@ from sonde.compare.runs.result import (
 from sonde.compare.runs.run_side import RunSide, SideOp
 from sonde.compare.runs.tensor_pairs import PendingPair, pending_pairs
 from sonde.compare.runs.verdict import reach_verdict
+from sonde.core.operators.kinds import is_plumbing
 from sonde.dump.reader import Dump
 
 _OTHER_NETWORK = 0.8
@@ -101,11 +101,17 @@ class _Work:
     mixed: bool | None = None
     op_counts: tuple[int, int] = (0, 0)
 
+    def _is_coarser(self, dump: Dump) -> bool:
+        """Whether the dump has whole calls where the other one has ops."""
+        writers = {self.a.writer(), self.b.writer()}
+        return dump.writer() == "msprobe" and len(writers) > 1
+
     def compare_rank(self, rank: int, steps: Sequence[int]) -> None:
         finder: FaultFinder | None = None
         parameters: dict[str, str] = {}
         for number, step in enumerate(steps):
-            side_a, side_b = load_side(self.a, step, rank), load_side(self.b, step, rank)
+            side_a = load_side(self.a, step, rank, without_backward=self._is_coarser(self.a))
+            side_b = load_side(self.b, step, rank, without_backward=self._is_coarser(self.b))
             found = align(side_a, side_b, self.options.names, parameters)
             parameters.update(
                 (op.name, other.name)

@@ -10,7 +10,6 @@ from math import inf, isnan, sqrt
 import numpy as np
 
 from sonde.compare.options import CompareOptions
-from sonde.compare.runs.kinds import is_heavy, is_plumbing
 from sonde.compare.runs.measure import Measured
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.result import Status
@@ -19,6 +18,7 @@ from sonde.compare.runs.tensor_pairs import PendingPair, ValuePair
 from sonde.compare.runs.tolerance import GAIN, ROUNDOFF, Signal, allow
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
+from sonde.core.operators.kinds import is_heavy, is_plumbing
 
 _LEAST_SIMILAR = 3
 _SIMILAR_FACTOR = 3.0

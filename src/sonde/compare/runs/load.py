@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from sonde.compare.runs.kinds import kind_of
 from sonde.compare.runs.run_side import Output, RunSide, SideOp, SideValue
 from sonde.core.errors import DumpError
 from sonde.core.graph import GRADIENTS, Kind, OpNode, Phase, TensorSpec
 from sonde.core.keys import Io
+from sonde.core.operators.kinds import kind_of
 from sonde.dump.reader import Dump
 from sonde.dump.tensor_record import TensorRecord
 
 _NOT_DATA = frozenset({"none", "string"})
 
 
-def load_side(dump: Dump, step: int, rank: int) -> RunSide:
-    """Read one step of one rank: its graphs and the names of its tensors, no values."""
+def load_side(dump: Dump, step: int, rank: int, *, without_backward: bool = False) -> RunSide:
+    """Read one step of one rank: its graphs and the names of its tensors, no values.
+
+    ``without_backward``: the calls of the backward pass are left out, for msprobe against another
+    program: its backward calls have the gradients of all inputs at once.
+    """
     ids = [directory.graph_id for directory in dump.step_dirs(step=step, rank=rank)]
     graphs = [graph for each in ids for graph in dump.graphs(rank) if graph.id == each]
     records: dict[tuple[str, Io, int], TensorRecord] = {}
@@ -28,6 +32,11 @@ def load_side(dump: Dump, step: int, rank: int) -> RunSide:
         orders.setdefault(key.op, key.order)
     writer = dump.writer(rank)
     nodes = [node for graph in graphs for node in graph]
+    if without_backward:
+        dropped = {node.name for node in nodes if node.phase == "backward"}
+        nodes = [node for node in nodes if node.name not in dropped]
+        records = {key: each for key, each in records.items() if key[0] not in dropped}
+        orders = {name: order for name, order in orders.items() if name not in dropped}
     known = {node.name for node in nodes}
     nodes += [_unknown_node(name, records) for name in orders if name not in known]
     if writer == "mindspore" or not graphs:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sonde.compare.runs.kinds import behaviour_of, is_plumbing
 from sonde.compare.runs.run_side import RunSide, SideOp
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
+from sonde.core.operators.kinds import behaviour_of, is_plumbing
 
 _SEED = "ones_like"
 """The op of torch that computes the gradient of the loss; the loss is its input."""

@@ -25,6 +25,8 @@ _AHEAD = 4
 """Pairs queued for each thread. A queued pair holds names only; the thread reads the values."""
 
 
+_SINGLE_ROUNDING = 2.0**-18
+"""The relative rounding of a sum of many elements in single precision."""
 _NON_FINITE = {"nan": ("nan count",), "inf": ("positive inf count", "negative inf count")}
 
 
@@ -146,15 +148,18 @@ def _by_statistics(task: MeasureTask) -> Measured:
     a, b = _names(task)
     if a.shape and b.shape and sorted(_large(a.shape)) != sorted(_large(b.shape)):
         return _different_shapes(task)
+    rows = (task.a.row, task.b.row)
     left, right = _statistics(task.a), _statistics(task.b)
     both = [name for name in ("max", "min", "avg", "l2norm") if name in left and name in right]
     count = int(left.get("count", 1))
     if not both:
         return _problem(task, "the statistics of the two sides have nothing in common")
-    if any(left.get(name) != right.get(name) for name in ("nan", "inf") if name in left):
+    if any(left[name] != right[name] for name in ("nan", "inf") if name in left and name in right):
         pair = TensorPair(a, b, inf, None, "statistics")
         return Measured(pair, nan, nan, count, nan)
     error, largest = _statistic_error(left, right, both, count)
+    if error < _SINGLE_ROUNDING and any(row is not None and row.is_single for row in rows):
+        error = 0.0
     norm = right.get("l2norm", largest * sqrt(count))
     pair = TensorPair(a, b, error, None, "statistics")
     return Measured(pair, error * norm, norm, count, error * largest)
@@ -178,7 +183,9 @@ def _statistic_error(
     error = 0.0
     for name in both:
         x, y = left[name], right[name]
-        if x != y and isfinite(x) and isfinite(y):
+        if isfinite(x) != isfinite(y):
+            error = inf
+        elif x != y and isfinite(x):
             error = max(error, abs(x - y) / scales[name] if scales[name] else inf)
     return error, largest
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair, Unpaired
+from sonde.core.operators.kinds import is_plumbing
 from sonde.core.text.number_text import json_value
 from sonde.kernels.distances import Distances
 from sonde.report import page

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from sonde.compare.runs.kinds import behaviour_of, is_plumbing
 from sonde.core.graph import Kind, Phase, Source, TensorSpec
 from sonde.core.keys import Io
+from sonde.core.operators.kinds import behaviour_of, is_plumbing
+from sonde.dump.graph_files.pb import GraphWriter
 from sonde.dump.tensor_record import TensorRecord
 
 
@@ -85,7 +86,7 @@ class RunSide:
     """The ops of one step, leaves among them, in execution order, and the tensors dumped."""
 
     step: int
-    writer: Literal["sonde", "mindspore"] | None
+    writer: GraphWriter | None
     ops: list[SideOp]
     records: dict[tuple[str, Io, int], TensorRecord]
     structure: int

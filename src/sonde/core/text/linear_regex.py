@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from itertools import count
+from itertools import accumulate, count
 from typing import Any, Final
 
 from sonde.core.errors import SondeError
@@ -31,6 +31,7 @@ MOST_LETTERS: Final = 2_000
 """The length of an expression."""
 MOST_STATES: Final = 2_000
 """The size of an expression after ``x{3}`` is written out as ``xxx``."""
+_MOST_DEPTH: Final = 100
 _MOST_PARTS: Final = 50_000
 _MOST_REMEMBERED: Final = 200_000
 """Moves, and places in states, that are remembered; beyond that all are forgotten, which bounds the
@@ -55,6 +56,12 @@ class RegexError(SondeError):
         super().__init__(f"the regular expression {shown!r} {why}", slug="regex")
 
 
+def _depth(pattern: str) -> int:
+    """How deeply groups are nested, at most; parentheses that are letters count, too."""
+    depths = accumulate((letter == "(") - (letter == ")") for letter in pattern)
+    return max(depths, default=0)
+
+
 class LinearRegex:
     """A compiled expression. May be used from several threads.
 
@@ -69,6 +76,8 @@ class LinearRegex:
             raise RegexError(
                 pattern, f"has {len(pattern)} characters; at most {MOST_LETTERS} are allowed"
             )
+        if _depth(pattern) > _MOST_DEPTH:
+            raise RegexError(pattern, "is nested too deeply")
         try:
             parsed = _syntax.parse(pattern)
             items, flags = list(parsed), parsed.state.flags

@@ -20,12 +20,6 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
-def print_to_stderr(text: str) -> None:
-    """Print one line for the user. Control characters in it are escaped: the line may have names of
-    the user's modules."""
-    write_to_stderr(f"{printable(text)}\n")
-
-
 def write_to_stderr(text: str) -> None:
     """Write ``text`` if the program has left a standard error that takes it."""
     stream = sys.stderr

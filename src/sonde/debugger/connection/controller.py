@@ -9,9 +9,10 @@ from sonde.core.errors import SondeError
 from sonde.core.sink import OpCall
 from sonde.debugger.check_now import Here, PauseCheck
 from sonde.debugger.connection.link import Connected, Disconnected, ServerEvent
-from sonde.debugger.connection.session import ServerSession
+from sonde.debugger.connection.session import ServerSession, SessionEvent
 from sonde.debugger.parts import RankParts
 from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.trainee import ForwardTrace
 from sonde.wire import rank as messages
 from sonde.wire.convert import wire_hit
 from sonde.wire.questions import Checked
@@ -96,7 +97,7 @@ class RankController:
         if is_urgent and parts.state.interrupt() and parts.trainee.is_observed():
             parts.trainee.refresh()
 
-    def _execute(self, event: ServerEvent) -> None:
+    def _execute(self, event: SessionEvent) -> None:
         parts = self._parts
         match event:
             case messages.ControlMessage():
@@ -112,6 +113,8 @@ class RankController:
                 with parts.trainee.unobserved():
                     for answer in parts.lookup.answers(event, self._check):
                         self.session.send(answer)
+            case ForwardTrace():
+                self._show_trace(event)
             case Connected():
                 self._on_connect(event)
             case Disconnected():
@@ -130,6 +133,18 @@ class RankController:
         elif parts.state.state == "running" and message.command == "pause":
             where = "at the next op" if parts.trainee.is_observed() else _WITHOUT_OPS
             self.report_status(f"pausing {where}")
+
+    def _show_trace(self, trace: ForwardTrace) -> None:
+        """Send the ops of the forward pass that has not run yet, or say why they are not known."""
+        graphs, held = self._parts.graphs, self._parts.trainee.held()
+        for part in graphs.expect_ops(trace, held):
+            self.session.send(part)
+        if trace.problem and not graphs.count:
+            text = (
+                "the ops of the forward pass are shown when they have run; they cannot be found "
+                f"out before: {trace.problem}"
+            )
+            self.session.notice(slug="forward-not-traced", text=text)
 
     def _set_watchpoints(self, watchpoints: Sequence[WatchpointSpec]) -> None:
         self._parts.previous.forget_statistics(before=self._parts.state.step - 1)

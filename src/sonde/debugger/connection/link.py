@@ -203,6 +203,9 @@ class Link:
                 self._refused(error.message, error.slug)
             return False
         with self._lock:
+            if self._stop.is_set():  # ``close`` was called meanwhile, and found no socket.
+                connection.close()
+                return False
             self._pending.clear()
             self._socket = connection
         self._secret = welcome.secret

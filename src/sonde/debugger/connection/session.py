@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -13,32 +14,35 @@ from typing import Final
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.launch.server_registry import access_to
 from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.trainee import ForwardTrace
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.wire import rank as messages
 from sonde.wire.shapes import Hit, LossPoint
 
+SessionEvent = ServerEvent | ForwardTrace
+_log = logging.getLogger("sonde.debugger")
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
 _NEVER: Final = -inf
 
 
 class Inbox:
-    """Messages of the server that were not read yet. The link's thread calls ``put``; all other
-    methods are used from the training thread."""
+    """Messages that were not read yet, of the server and of the thread that traces the network.
+    These threads call ``put``; all other methods are used from the training thread."""
 
     def __init__(self) -> None:
-        self._events: deque[ServerEvent] = deque()
+        self._events: deque[SessionEvent] = deque()
         self._arrival = threading.Condition()
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
-    def put(self, event: ServerEvent) -> None:
+    def put(self, event: SessionEvent) -> None:
         with self._arrival:
             self._events.append(event)
             self._arrival.notify()
 
-    def take(self) -> ServerEvent | None:
+    def take(self) -> SessionEvent | None:
         """The oldest message; None if there is none."""
         return self._events.popleft() if self._events else None
 
@@ -82,6 +86,11 @@ class ServerSession:
 
     def open(self) -> None:
         """Connect, or report that there is no server. A refusal arrives as a Disconnected."""
+        _log.info(
+            "connecting to the debugger server at %s, for at most %g s",
+            self._options.address,
+            self._options.wait_seconds,
+        )
         if not self._link.open(self._options.wait_seconds) and not self._link.is_given_up:
             self._is_absence_reported = True
             self._report(
@@ -106,8 +115,13 @@ class ServerSession:
 
     def _deliver(self, event: ServerEvent) -> None:
         """Take a message over from the link, in the link's thread."""
+        _log.debug("from the debugger server: %s", type(event).__name__)
         self.inbox.put(event)
         self._interrupt(event)
+
+    def tell(self, trace: ForwardTrace) -> None:
+        """Let the training thread show ``trace``; called in any thread."""
+        self.inbox.put(trace)
 
     def wait(self) -> bool:
         """Wait for a message; False if the server has been absent for ``lost_seconds``."""
@@ -159,6 +173,7 @@ class ServerSession:
         if event.resumes or self._is_absence_reported:
             self._report(f"sonde: connected to the debugger server at {self._options.address}")
         self._absent_since = None
+        _log.info("connected to the debugger server at %s", self._options.address)
         for part in graphs.all_parts():
             self.send(part)
         for done in self._steps:

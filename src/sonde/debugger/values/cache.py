@@ -6,17 +6,20 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.trainee import Held
 from sonde.debugger.values.graphs import gradient_name
-from sonde.watch.watchpoint import Pattern
 
+COMPARED_STEPS: Final = 2
+"""Steps of what was only shown, or paused at, that are cached: to compare it with the step before.
+"""
 SlotKey = tuple[str, Io, int]
 """One input or output of an op: op, input or output, slot."""
 
@@ -111,7 +114,7 @@ class ValueRecorder:
     def __init__(self, budget_bytes: int) -> None:
         self.values = ValueCache(budget_bytes)
         self._budget = budget_bytes
-        self._ops: dict[str, tuple[Pattern, int]] = {}
+        self._ops: dict[str, tuple[OpPattern, int]] = {}
         self._parameters: dict[str, int] = {}
         # Arrays of this step by token: the input of one op is the output of another.
         self._step = -1
@@ -135,7 +138,11 @@ class ValueRecorder:
             elif text in names:
                 self._parameters[text] = steps
             else:
-                self._ops[text] = (Pattern.parse(text), steps)
+                self._ops[text] = (OpPattern.parse(text), steps)
+
+    def keep_parameter(self, name: str) -> None:
+        """Cache the last steps of a parameter or gradient, so that two steps can be compared."""
+        self._parameters.setdefault(name, COMPARED_STEPS)
 
     def reserve(self, nbytes: int) -> None:
         """Reserve ``nbytes`` of the budget for values that are copied elsewhere."""
@@ -146,7 +153,7 @@ class ValueRecorder:
 
     def record(self, call: OpCall) -> None:
         """Cache the inputs and outputs of ``call``; values that are cached are not copied again."""
-        steps = max(self._steps_of(call.node), 1)
+        steps = max(self._steps_of(call.node), COMPARED_STEPS)
         if call.step != self._step:
             self._step = call.step
             self._known.clear()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sonde.core.graph import Edge, Graph, OpNode, TensorSpec
-from sonde.debugger.trainee import Held
+from sonde.debugger.trainee import ForwardTrace, Held, ModuleScope
+from sonde.debugger.values.expected import ExpectedStep
 from sonde.watch.categories import categories_of
 from sonde.wire.convert import wire_node
 from sonde.wire.rank import GRAPH_PART_NODES, GraphPart
-from sonde.wire.shapes import Category, Node
+from sonde.wire.shapes import Category, GraphBasis, Node
 
 GRADIENT_TYPE = "Gradient"
 
@@ -20,6 +21,9 @@ class GraphRegistry:
     Gradients of weights, which are not the output of any one op of torch, are added to a graph as
     leaves after the ops that computed them, so that they can be shown and watched like weights.
     ``current`` is the graph of the last step, also if that was not observed itself.
+
+    Until the first step has ended, what is expected of it is a graph, too, which the ops that run
+    replace one by one.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,6 +33,8 @@ class GraphRegistry:
         self._graphs: dict[int, tuple[Node, ...]] = {}
         self._orders: dict[int, dict[str, int]] = {}
         self._draft: list[OpNode] = []
+        self._expected = ExpectedStep()
+        self._expected_nodes: dict[str, Node] = {}
         self.current: int | None = None
 
     @property
@@ -38,7 +44,7 @@ class GraphRegistry:
     @property
     def here(self) -> int | None:
         """The graph of the running step, if that is observed; else of the last step."""
-        return self._next_number() if self._draft else self.current
+        return self._next_number() if self._draft or self._expected_nodes else self.current
 
     def __iter__(self) -> Iterator[Node]:
         """The nodes of all graphs."""
@@ -47,7 +53,9 @@ class GraphRegistry:
     def node(self, name: str) -> Node | None:
         """The node of that name, in the graph of the last step, or else in any."""
         number = self._graph_with(name)
-        return None if number is None else self._graphs[number][self._orders[number][name]]
+        if number is None:
+            return self._expected_nodes.get(name)
+        return self._graphs[number][self._orders[number][name]]
 
     def nodes_of(self, number: int | None) -> Sequence[Node]:
         """The nodes of a graph that is known to its end; else none."""
@@ -60,13 +68,23 @@ class GraphRegistry:
 
     def graph_with(self, name: str) -> int | None:
         """The number of a graph that contains the op; an unfinished graph has the next number."""
-        if any(node.name == name for node in self._draft):
+        if name in self._expected_nodes or any(node.name == name for node in self._draft):
             return self._next_number()
         return self._graph_with(name)
 
+    def may_run_later(self, target: str) -> bool:
+        """Whether a known graph other than that of the last step has this op, or an op in this
+        scope, whose path ends with ``/``."""
+        return any(
+            target in names
+            or (target.endswith("/") and any(name.startswith(target) for name in names))
+            for number, names in self._orders.items()
+            if number != self.current
+        )
+
     def learn(self, graph: Graph, held: Sequence[Held]) -> list[GraphPart]:
         """Add the graph of a step that ended; the messages to send if it is new."""
-        self._draft = []
+        self._draft, self._expected_nodes = [], {}
         known = self._numbers.get(graph.id)
         if known is not None:
             self.current = known
@@ -77,8 +95,40 @@ class GraphRegistry:
         self._orders[number] = {node.name: place for place, node in enumerate(nodes)}
         return list(_parts(number, graph.name, nodes, 0, len(nodes)))
 
+    def expect_modules(
+        self, modules: Sequence[ModuleScope], held: Sequence[Held]
+    ) -> list[GraphPart]:
+        """Add the modules and parameters that are known before the first step has ended; the
+        messages to send if they are new."""
+        if self._graphs or not self._expected.set_modules(modules, held):
+            return []
+        return self._expected_parts(held)
+
+    def expect_ops(self, trace: ForwardTrace, held: Sequence[Held]) -> list[GraphPart]:
+        """Add the ops of the forward pass unless the first step has ended; the messages to send."""
+        if self._graphs or not trace.nodes:
+            return []
+        self._expected.set_trace(trace)
+        return self._expected_parts(held)
+
+    def _expected_parts(self, held: Sequence[Held]) -> list[GraphPart]:
+        """The ops of the first step that ran so far, and those that are expected after them."""
+        rest = list(self._expected.nodes(self._draft))
+        nodes = list(_wire_ops([*self._draft, *rest], held))
+        self._expected_nodes = {node.name: node for node in nodes}
+        return self._parts_so_far()
+
+    def _parts_so_far(self) -> list[GraphPart]:
+        nodes = list(self._expected_nodes.values())
+        basis: GraphBasis = self._expected.basis if len(nodes) > len(self._draft) else "run"
+        return list(_parts(self._next_number(), self._name, nodes, 0, None, basis))
+
     def learn_draft(self, nodes: Sequence[OpNode], held: Sequence[Held]) -> list[GraphPart]:
         """Add the ops of a step that paused in its middle; the messages to send if they are new."""
+        if self._expected and not self._graphs:
+            is_new = [node.name for node in nodes] != [node.name for node in self._draft]
+            self._draft = list(nodes)
+            return self._expected_parts(held) if is_new else []
         if any(all(node.name in known for node in nodes) for known in self._orders.values()):
             self._draft = []
             return []
@@ -88,17 +138,15 @@ class GraphRegistry:
         self._draft = list(nodes)
         if known == len(nodes):
             return []
-        weights, gradients = _names(held)
-        added = [
-            wire_node(node, place, categories_of(node, weights, gradients))
-            for place, node in enumerate(nodes[known:], known)
-        ]
+        added = list(_wire_ops(nodes[known:], held, known))
         return list(_parts(self._next_number(), self._name, added, known, None))
 
     def all_parts(self) -> Iterator[GraphPart]:
         """The messages that describe all graphs, for a server that has none of them."""
         for number, nodes in self._graphs.items():
             yield from _parts(number, self._name, nodes, 0, len(nodes))
+        if self._expected_nodes:
+            yield from self._parts_so_far()
 
     def _next_number(self) -> int:
         return len(self._numbers)
@@ -110,12 +158,17 @@ class GraphRegistry:
 
 
 def _parts(
-    number: int, name: str, nodes: Sequence[Node], first: int, total: int | None
+    number: int,
+    name: str,
+    nodes: Sequence[Node],
+    first: int,
+    total: int | None,
+    basis: GraphBasis = "run",
 ) -> Iterator[GraphPart]:
     """Divide ``nodes`` into messages of a permitted size; at least one, even without nodes."""
     for start in range(0, max(len(nodes), 1), GRAPH_PART_NODES):
         part = tuple(nodes[start : start + GRAPH_PART_NODES])
-        yield GraphPart(number, name, first + start, part, total)
+        yield GraphPart(number, name, first + start, part, total, basis)
 
 
 def _names(held: Sequence[Held]) -> tuple[set[str], set[str]]:
@@ -127,11 +180,16 @@ def gradient_name(weight: str) -> str:
     return f"{weight}.grad"
 
 
-def _wire_nodes(nodes: Sequence[OpNode], held: Sequence[Held]) -> Iterator[Node]:
+def _wire_ops(nodes: Sequence[OpNode], held: Sequence[Held], first: int = 0) -> Iterator[Node]:
+    """The nodes for the server, with their places from ``first`` on."""
     weights, gradients = _names(held)
-    place = 0
-    for place, node in enumerate(nodes):
+    for place, node in enumerate(nodes, first):
         yield wire_node(node, place, categories_of(node, weights, gradients))
+
+
+def _wire_nodes(nodes: Sequence[OpNode], held: Sequence[Held]) -> Iterator[Node]:
+    yield from _wire_ops(nodes, held)
+    place = len(nodes) - 1
     present = {node.name for node in nodes}
     for each in held:
         if each.is_weight and each.name in present and gradient_name(each.name) not in present:

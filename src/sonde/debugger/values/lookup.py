@@ -13,10 +13,11 @@ from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.check_now import Here
 from sonde.debugger.control import RankState
-from sonde.debugger.trainee import Trainee
+from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.values.answers import Values, answer, npy_chunks, statistics_of
-from sonde.debugger.values.cache import ValueCache
+from sonde.debugger.values.cache import ValueRecorder
 from sonde.debugger.values.graphs import GRADIENT_TYPE, GraphRegistry, gradient_name
+from sonde.debugger.values.previous import PreviousValues
 from sonde.wire.convert import source_lines, statistic_numbers
 from sonde.wire.questions import (
     AnyQuestion,
@@ -40,7 +41,8 @@ class TensorLookup:
     parameters and their gradients, and the cached values. Used from the training thread only.
 
     The value of a parameter belongs to the step that is about to use it, a gradient to the step
-    that computed it. ``opened``: the names of parameters that a question was about.
+    that computed it. A parameter or gradient that a question is about is kept from then on, so that
+    it can be compared with its value of the previous step.
     """
 
     def __init__(
@@ -48,15 +50,15 @@ class TensorLookup:
         trainee: Trainee,
         state: RankState,
         graphs: GraphRegistry,
-        cache: ValueCache,
-        previous: Callable[[str], tuple[int, TensorView] | None],
+        recorder: ValueRecorder,
+        previous: PreviousValues,
     ) -> None:
         self._trainee = trainee
         self._state = state
         self._graphs = graphs
-        self._cache = cache
+        self._recorder = recorder
+        self._cache = recorder.values
         self._previous = previous
-        self.opened: set[str] = set()
         self._call: OpCall | None = None
         self._is_inside_step = False
 
@@ -153,17 +155,26 @@ class TensorLookup:
         """A parameter or gradient as it is now, or a parameter as it was one step before."""
         for held in self._trainee.held():
             if held.name == name:
-                self.opened.add(name)
+                self._keep(held)
                 if step in (None, self._state.step):
                     return self._state.step, held.value()
-                previous = self._previous(name)
-                return previous if previous is not None and previous[0] == step else None
+                return self._previous.find(name, step)
             if gradient_name(held.name) == name:
+                self._recorder.keep_parameter(name)
                 gradient = held.gradient()
                 if gradient is not None and step in (None, self._gradient_step):
                     return self._gradient_step, gradient
                 return None
         return None
+
+    def _keep(self, held: Held) -> None:
+        """Keep the value of a parameter that is shown. Between steps that is done before the next
+        step begins; inside a step at once, unless the step has changed the parameter already."""
+        if self._is_inside_step and self._trainee.is_updated(held.name):
+            self._previous.note_opened(held.name)
+        else:
+            self._previous.open(held, self._state.step)
+            self._recorder.reserve(self._previous.used_bytes)
 
     def _made_gradient(self, op: str, slot: int, step: int | None) -> tuple[int, Values] | None:
         """The output of an op that became the gradient of a weight, while that gradient exists."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from sonde.core.sink import TensorView
 from sonde.core.statistics import Statistics
@@ -12,6 +12,8 @@ from sonde.watch.conditions import Memory, PreviousValue
 
 class PreviousValues:
     """Copies of parameters, renewed in place at every step. Used from the training thread.
+
+    ``opened``: the parameters whose values the user has looked at.
 
     ``is_full`` is called once, with a message, when a copy does not fit into the budget.
     """
@@ -23,13 +25,35 @@ class PreviousValues:
         self._is_reported = False
         self.used_bytes = 0
         self._copies: dict[str, tuple[int, Snapshot]] = {}
+        # Of parameters that the user has opened, also the copies of the step before. While a step
+        # runs its weights are compared with those.
+        self._opened: set[str] = set()
+        self._older: dict[str, tuple[int, Snapshot]] = {}
         self._statistics: dict[str, tuple[int, Statistics]] = {}
         self._refused: set[str] = set()
 
-    def find(self, name: str) -> tuple[int, TensorView] | None:
-        """The step and the value of the copy of ``name``."""
-        found = self._copies.get(name)
-        return None if found is None else (found[0], found[1].view)
+    def find(self, name: str, step: int | None = None) -> tuple[int, TensorView] | None:
+        """The step and the value of the copy of ``name``, None: of the latest copy."""
+        for copies in (self._copies, self._older):
+            found = copies.get(name)
+            if found is not None and step in (None, found[0]):
+                return found[0], found[1].view
+        return None
+
+    def note_opened(self, name: str) -> None:
+        """Keep the values of ``name`` of the last two steps, from the next step on."""
+        self._opened.add(name)
+
+    def open(self, held: Held, step: int) -> None:
+        """Keep the values of ``held`` of the last two steps, from now on: it has the value of step
+        ``step``."""
+        self.note_opened(held.name)
+        if self.find(held.name, step) is None:
+            self._renew(held, step)
+
+    @property
+    def opened(self) -> Collection[str]:
+        return self._opened
 
     def value(self, name: str) -> PreviousValue:
         """The value of the previous step, as far as it is kept."""
@@ -59,29 +83,42 @@ class PreviousValues:
         copies."""
         kept = list(wanted)
         self.add(kept, step)
-        for name in self._copies.keys() - {held.name for held in kept}:
-            self._drop(name)
+        names = {held.name for held in kept}
+        for copies in (self._copies, self._older):
+            for name in copies.keys() - names:
+                self._drop(name, copies)
 
     def add(self, wanted: Iterable[Held], step: int) -> None:
         """Copy the values of ``wanted`` in addition to those that are copied."""
         for held in wanted:
-            view = held.value()
-            known = self._copies.get(held.name)
-            if known is not None and known[1].renew(view):
-                self._copies[held.name] = (step, known[1])
-                continue
-            self._drop(held.name)
-            if view.problem is not None:
-                continue
-            if self.used_bytes + view.nbytes > self._budget:
-                self._refuse(held.name)
-                continue
-            copy = self._trainee.snapshot(view)
-            self.used_bytes += copy.nbytes
-            self._copies[held.name] = (step, copy)
+            self._renew(held, step)
 
-    def _drop(self, name: str) -> None:
-        known = self._copies.pop(name, None)
+    def _renew(self, held: Held, step: int) -> None:
+        """Copy the value of ``held``. Of an opened one the copy that was the latest stays, and the
+        one before that is overwritten."""
+        name, view = held.name, held.value()
+        known = self._copies.get(name)
+        if known is not None and known[0] != step and name in self._opened:
+            older = self._older.pop(name, None)
+            self._older[name] = self._copies.pop(name)
+            if older is not None:
+                self._copies[name] = older
+        known = self._copies.get(name)
+        if known is not None and known[1].renew(view):
+            self._copies[name] = (step, known[1])
+            return
+        self._drop(name, self._copies)
+        if view.problem is not None:
+            return
+        if self.used_bytes + view.nbytes > self._budget:
+            self._refuse(name)
+            return
+        copy = self._trainee.snapshot(view)
+        self.used_bytes += copy.nbytes
+        self._copies[name] = (step, copy)
+
+    def _drop(self, name: str, copies: dict[str, tuple[int, Snapshot]]) -> None:
+        known = copies.pop(name, None)
         if known is not None:
             self.used_bytes -= known[1].nbytes
 

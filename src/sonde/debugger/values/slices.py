@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sonde.core.errors import UsageError
 
 _PART = re.compile(r"\s*(-?\d{1,18})?\s*(?:(:)\s*(-?\d{1,18})?\s*(?::\s*(-?\d{1,18})?\s*)?)?")
+_REST = "..."
 _LONGEST = 1000
 
 
@@ -67,27 +68,38 @@ class Plane:
 def parse_plane(index: str, shape: tuple[int, ...]) -> Plane:
     """The plane that ``index`` names; negative places count from the end.
 
-    An empty index names the last two dimensions, at place 0 of all others. Dimensions that are not
-    named are taken whole. UsageError for text that is not an index, a place out of range, and more
-    than two dimensions that are not fixed.
+    The brackets may be left out. An empty index, and ``...`` alone, name the last two dimensions,
+    at place 0 of all others. Dimensions that are not named are taken whole: those at the end, or
+    those at the place of ``...``. UsageError for text that is not an index, a place out of range,
+    and more than two dimensions that are not fixed.
     """
     text = index.strip()
-    if not text:
+    if len(text) > _LONGEST or text.startswith("[") != text.endswith("]"):
+        raise _error(f"{text[:40]!r} is not an index such as [0, :, 3:5]")
+    inner = text[1:-1].strip() if text.startswith("[") else text
+    if not text or inner == _REST:
         fixed = max(len(shape) - 2, 0)
         if 0 in shape[:fixed]:
             return Plane(shape, _empty(shape))
         return Plane(shape, (*(0 for _ in range(fixed)), *(range(size) for size in shape[fixed:])))
-    if len(text) > _LONGEST or not (text.startswith("[") and text.endswith("]")):
-        raise _error(f"{text[:40]!r} is not an index such as [0, :, 3:5]")
-    inner = text[1:-1].strip()
-    words = inner.split(",") if inner else []
-    if len(words) > len(shape):
-        raise _error(f"{text} names {len(words)} dimensions of a tensor with {len(shape)}")
-    parts = [_part(word, size, text) for word, size in zip(words, shape, strict=False)]
-    parts.extend(range(size) for size in shape[len(words) :])
+    words = _words(inner, len(shape), text)
+    parts = [_part(word, size, text) for word, size in zip(words, shape, strict=True)]
     if sum(isinstance(part, range) for part in parts) > 2:
         raise _error(f"{text} leaves more than two dimensions open; give a number for the others")
     return Plane(shape, tuple(parts))
+
+
+def _words(inner: str, dimensions: int, text: str) -> list[str]:
+    """One word for each dimension; ``:`` for those that are not named."""
+    words = inner.split(",") if inner else []
+    rests = [place for place, word in enumerate(words) if word.strip() == _REST]
+    if len(rests) > 1:
+        raise _error(f"{text} has ... more than once")
+    named = len(words) - len(rests)
+    if named > dimensions:
+        raise _error(f"{text} names {named} dimensions of a tensor with {dimensions}")
+    place = rests[0] if rests else len(words)
+    return [*words[:place], *[":"] * (dimensions - named), *words[place + len(rests) :]]
 
 
 def _empty(shape: tuple[int, ...]) -> tuple[int | range, ...]:

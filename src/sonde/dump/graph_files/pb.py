@@ -29,6 +29,7 @@ from sonde.dump.graph_files.values import NOT_A_TENSOR
 __all__ = [
     "MAX_FILE_BYTES",
     "GraphFile",
+    "GraphWriter",
     "decode_graph",
     "encode_graph",
     "read_columns",
@@ -39,12 +40,15 @@ MAX_FILE_BYTES = 512 << 20
 _BATCH_INPUT = re.compile(r"inputs[0-9]+")
 
 
+GraphWriter = Literal["sonde", "mindspore", "msprobe"]
+
+
 @dataclass(frozen=True, slots=True)
 class GraphFile:
     """A decoded graph and its writer. MindSpore's order of nodes is not the order they ran in."""
 
     graph: Graph
-    writer: Literal["sonde", "mindspore"]
+    writer: GraphWriter
 
 
 def read_graph_file(path: Path, graph_id: int) -> GraphFile:

@@ -8,16 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sonde.core.errors import DumpError
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
+from sonde.dump.reading.recognition import looks_like, old_format
+
+if TYPE_CHECKING:
+    from sonde.dump.graph_files.pb import GraphFile
+    from sonde.dump.reading.step_listing import Listing
 
 FOREIGN = "is not part of a dump"
 _SEARCH_DEPTH = 3
 _SEARCH_LIMIT = 20_000
 _WITHOUT_GRAPH = frozenset({layout.UNFINISHED, layout.NO_GRAPH})
+_LOOKED_AT = 5
 _OWN_DIRECTORIES = frozenset({layout.METADATA, layout.GRAPHS, layout.EXECUTION_ORDER})
 
 
@@ -54,9 +62,28 @@ class StepDir:
     path: Path
 
 
+class StepSource(Protocol):
+    """Reads graphs and steps of a rank that another program wrote in a layout of its own.
+
+    ``config`` says which program it was, like ``.dump_metadata/config.json``.
+    """
+
+    @property
+    def config(self) -> dict[str, Any]: ...
+
+    def graph(self, graph_id: int) -> GraphFile:
+        """DumpError if it cannot be read."""
+
+    def listing(self, step: StepDir) -> Listing:
+        """The tensors of a step; DumpError if they cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankTree:
-    """The contents of one rank's directory; steps by number, then graph."""
+    """The contents of one rank's directory; steps by number, then graph.
+
+    ``source`` is None for the layout of Sonde and MindSpore.
+    """
 
     rank: int
     layout: RankLayout
@@ -65,6 +92,7 @@ class RankTree:
     constants: tuple[StepDir, ...]
     graph_ids: tuple[int, ...]
     problems: tuple[DumpProblem, ...]
+    source: StepSource | None = None
 
 
 def find_ranks(path: Path) -> dict[int, Path]:
@@ -101,6 +129,9 @@ def _search_below(path: Path) -> Path:
                 f"{path} is a part of the dump {parent.parent}; give that directory",
                 slug="no-dump",
             )
+    known = looks_like(path)
+    if known is not None:
+        raise DumpError(f"{path} holds no dump that Sonde reads: {known}", slug="foreign-dump")
     raise DumpError(
         f"{path} holds no dump: no rank_0 in it or below; give the directory of a dump",
         slug="no-dump",
@@ -171,6 +202,23 @@ def scan_rank(rank: int, root: Path) -> RankTree:
         tuple(sorted(graph_ids)),
         tuple(scan.problems),
     )
+
+
+def refuse_old_format(tree: RankTree) -> None:
+    """DumpError if the steps have files of an old format only, which must be converted."""
+    for step in tree.steps[:1]:
+        try:
+            with os.scandir(step.path) as entries:
+                files = [Path(entry.path) for entry in islice(entries, _LOOKED_AT)]
+        except OSError:
+            continue
+        kinds = [old_format(file) for file in files]
+        if kinds and all(kinds):
+            dump = tree.layout.root.parent
+            raise DumpError(
+                f"{dump} holds {kinds[0]}; convert it: sonde convert {dump} OUT",
+                slug="foreign-dump",
+            )
 
 
 def _step_order(step: StepDir) -> tuple[int, str, int]:

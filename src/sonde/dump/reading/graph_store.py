@@ -52,6 +52,8 @@ class GraphStore:
 
     def load(self, tree: RankTree, graph_id: int) -> GraphFile:
         """Decode the file of a graph; DumpError if it cannot be read."""
+        if tree.source is not None:
+            return tree.source.graph(graph_id)
         columns = self._columns.pop((tree.rank, graph_id), None)
         if columns is not None:
             return GraphFile(columns.graph(), "sonde")

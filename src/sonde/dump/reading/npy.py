@@ -12,13 +12,14 @@ import re
 import stat
 import struct
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from sonde.core.dtypes import BY_NAME
@@ -53,6 +54,8 @@ class NpyHeader:
     offset: int
     whole: bytes | None = field(default=None, compare=False, repr=False)
     """The whole file if it is small, else empty."""
+    strides: tuple[int, ...] | None = None
+    """Elements from one index to the next in each dimension, if the values are not dense."""
 
     @property
     def size(self) -> int:
@@ -68,7 +71,7 @@ class NpyHeader:
 
         ``shape`` replaces that of the file where the graph knows it better; of the same size.
         """
-        values = self._values()
+        values = self._values() if self.strides is None else self._gathered(self.strides)
         if self.dtype == "bfloat16":
             values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
         if not values.dtype.isnative:
@@ -81,6 +84,16 @@ class NpyHeader:
             raise _error(self.path, f"byte 10: {error}") from None
         values.flags.writeable = False
         return values
+
+    def _gathered(self, strides: tuple[int, ...]) -> NDArray[Any]:
+        """A dense copy of values that are not."""
+        if not self.size:
+            return np.zeros(0, self.storage)
+        sizes = zip(self.shape, strides, strict=True)
+        count = sum((size - 1) * step for size, step in sizes) + 1
+        plain = replace(self, shape=(count,), strides=None)._values()
+        steps = [step * plain.itemsize for step in strides]
+        return np.array(as_strided(plain, self.shape, steps)).reshape(-1)
 
     def _values(self) -> NDArray[Any]:
         """The values as they are in the file, in one dimension."""

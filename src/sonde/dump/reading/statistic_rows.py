@@ -29,7 +29,8 @@ class StatisticRow:
 
     ``values`` has the categories of the file by their names in the configuration (``max``,
     ``nan count``, ``md5``): counts are whole numbers, hashes text, all others floats, NaN and the
-    infinities among them; cells that are empty or not a number are left out.
+    infinities among them; cells that are empty or not a number are left out. ``is_single``: sums
+    were made in single precision, so that mean and norm of equal tensors may differ a little.
     """
 
     op_type: str
@@ -41,6 +42,7 @@ class StatisticRow:
     dtype: str
     shape: tuple[int, ...]
     values: dict[str, Number]
+    is_single: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sonde.core.graph import LEAF_TYPES
+from sonde.core.errors import DumpError
 from sonde.core.keys import Io, TensorKey
-from sonde.core.selection import OpPattern
+from sonde.core.operators.patterns import OpPattern, selects
 from sonde.dump import layout
 from sonde.dump.graph_files.pb import GraphFile
 from sonde.dump.op_names import OpNames
-from sonde.dump.reading.directories import DumpProblem, StepDir
+from sonde.dump.reading.directories import DumpProblem, StepDir, StepSource
 from sonde.dump.reading.step_listing import Item, Listing, list_op, list_step
 from sonde.dump.tensor_record import TensorRecord
-
-_LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +52,7 @@ class StepIndex:
                 continue
             if pattern is not None:
                 if (wanted := matches.get(item.name)) is None:
-                    is_leaf = item.op_type in _LEAF_TYPE_NAMES
-                    wanted = pattern.matches(item.name, item.op_type, is_leaf=is_leaf)
-                    matches[item.name] = wanted
+                    wanted = matches[item.name] = selects((pattern,), *item.named)
                 if not wanted:
                     continue
             yield self._record(item)
@@ -80,14 +76,23 @@ class StepIndex:
         )
 
 
-def index_step(step: StepDir, graphs: Sequence[KnownGraph]) -> StepIndex:
-    """List the directory. ``graphs``: the step's own, or all of the rank where that is unknown."""
-    listing = list_step(step.path)
+def index_step(
+    step: StepDir, graphs: Sequence[KnownGraph], source: StepSource | None = None
+) -> StepIndex:
+    """List the directory. ``graphs``: the step's own, or all of the rank where that is unknown.
+    ``source`` reads the step if it is in a layout of another program."""
+    if source is None:
+        listing = list_step(step.path)
+    else:
+        try:
+            listing = source.listing(step)
+        except DumpError as error:
+            listing = Listing(step.path, [], [], {}, [DumpProblem.of(step.path, error)])
     graph = _best_graph(graphs, listing.items or listing.rows)
     _name(listing.items, graph, listing)
     _name(listing.rows, graph, listing)
     items = _with_rows(listing.items, listing.rows)
-    is_ours = graph is not None and graph.file.writer == "sonde"
+    is_ours = graph is not None and graph.file.writer != "mindspore"
     _order(items, graph.positions if graph is not None and is_ours else None)
     items.sort(key=_place)
     return StepIndex(step, tuple(items), listing.arguments, is_ours, tuple(listing.problems))

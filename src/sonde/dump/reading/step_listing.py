@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonde.core.errors import DumpError
-from sonde.core.graph import OpNode
+from sonde.core.graph import LEAF_TYPES, OpNode
 from sonde.core.keys import Io
+from sonde.core.operators.patterns import NamedOp
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.file_names import read_mapping
@@ -17,6 +18,7 @@ from sonde.dump.reading.directories import FOREIGN, DumpProblem
 from sonde.dump.reading.statistic_rows import StatisticRow, read_rows
 
 MAX_TEXT_BYTES = 1 << 30
+_LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
 
 
 @dataclass(slots=True)
@@ -38,6 +40,12 @@ class Item:
     @property
     def op_type(self) -> str:
         return self.node.type if self.node is not None else self.op.op_type
+
+    @property
+    def named(self) -> NamedOp:
+        """What patterns select it by. A scope that is not in the graph is part of the name."""
+        scope = None if self.node is None else self.node.scope
+        return NamedOp(self.name, self.op_type, scope, self.op_type in _LEAF_TYPE_NAMES)
 
 
 @dataclass(slots=True)

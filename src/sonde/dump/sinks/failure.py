@@ -28,7 +28,7 @@ class FailureDump(Sink):
         self._report = report
         self._failed_call: OpCall | None = None
         self._unreported: list[str] = []
-        self.failures = 0
+        self.ops: set[str] = set()
 
     def begin_step(self, step: int) -> None:
         self._tensors.begin_step(step)
@@ -58,7 +58,7 @@ class FailureDump(Sink):
             others = f" and those of {self._failed_call.node.name}"
         self._failed_call = None
         self._tensors.write(call)
-        self.failures += 1
+        self.ops.add(call.node.name)
         source = call.node.source
         where = f" at {source}" if source is not None else ""
         self._unreported.append(

@@ -75,6 +75,11 @@ class OverflowSummary:
         self.carriers += len(faults) - sum(faults)
         self._traced.clear()
 
+    def forget_step(self) -> None:
+        """Count nothing of the running step."""
+        self._traced.clear()
+        self._current = None
+
     def verdict(self, coverage: Coverage) -> Verdict:
         """What can be said of the run. That no values are a fault can be said only if everything
         the user selected was observed."""
@@ -125,6 +130,7 @@ class OverflowDump:
         self._tracker = OriginTracker()
         self._has_overflow = False
         self.summary = OverflowSummary()
+        self.ops: set[str] = set()
 
     def first_bad_op(self) -> str | None:
         """The origin of the latest non-finite values, for messages of other parts."""
@@ -132,7 +138,8 @@ class OverflowDump:
         return None if origin is None else origin.place
 
     def keeps_step(self) -> bool:
-        """Whether the running step is kept, however it ends."""
+        """Whether the running step is kept, however it ends: if NaN or Inf arose in it. Values of
+        an earlier step do not count: ``print(loss.item())`` after the last step is not a step."""
         return self._has_overflow
 
     def begin_step(self, step: int) -> None:
@@ -148,7 +155,8 @@ class OverflowDump:
 
     def write(self, call: OpCall) -> None:
         for view in (*call.inputs, *call.outputs):
-            if not view.has_countable_values and view.nbytes:
+            # The result of a collective is judged when the program has waited for it.
+            if view.is_filled and view.nbytes and not view.has_countable_values:
                 text = f"{call.node.name} {view.io} {view.slot}: {view.problem}"
                 self._coverage.add(Gap("unreadable_tensors", text, call.step))
         found = self._tracker.look(call)
@@ -156,7 +164,7 @@ class OverflowDump:
             return
         origin, is_producer = found.origin, found.is_producer
         self.summary.count(found)
-        self._has_overflow |= origin.is_listed
+        self._has_overflow |= origin.is_listed and origin.step == call.step
         if self._has_room(origin):
             self._expected += not origin.is_listed
             self._entries.append((origin, _entry(call, origin, is_producer=is_producer)))
@@ -188,12 +196,17 @@ class OverflowDump:
         path = self._files.open(end.step) / layout.OVERFLOW
         text = json.dumps(entries, indent=2, allow_nan=False)
         self._writer.write_text(str(path), text.encode() + b"\n")
+        self._files.running.add(len(text) + 1)
+        self.ops.update(entry["op"] for entry in entries)
         raise_failure(self._writer)
         self._entries = []
         self._tensors.end_step(end)
 
     def drop_step(self) -> None:
-        self._decide_faults(None)
+        if self._has_overflow:
+            self._decide_faults(None)
+        else:
+            self.summary.forget_step()
         self._entries = []
         self._tensors.drop_step()
 

@@ -17,7 +17,7 @@ from sonde import kernels
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView
+from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView, is_useless
 from sonde.core.statistics import HASHES, NOT_IN_OUTLINE, ROW_COLUMNS, raw_column
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
@@ -29,6 +29,7 @@ Gather = Callable[[Sequence[Any]], NDArray[np.float64]]
 """Copies rows that a device computed to the host, all at once."""
 _Texts = tuple[bytes, bytes]
 """The text before and after the timestamp in a tensor's line."""
+_NO_TEXTS: _Texts = (b"", b"")
 
 
 class StatisticDump(Sink):
@@ -36,7 +37,8 @@ class StatisticDump(Sink):
 
     ``categories``: as in the configuration, in the order of the columns. With ``gather``,
     statistics are computed on the device of each tensor, in the tensor's own precision unless
-    ``high_precision``, and copied to the host once per step.
+    ``high_precision``, and copied to the host once per step. ``keeps_useless``: see
+    `core.sink.is_useless`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class StatisticDump(Sink):
         report: Callable[[str], None],
         gather: Gather | None = None,
         high_precision: bool = True,
+        keeps_useless: bool = False,
     ) -> None:
         self._files = files
         self._writer = writer
@@ -61,6 +64,8 @@ class StatisticDump(Sink):
         self._report = report
         self._gather = gather
         self._high_precision = high_precision
+        self._keeps_useless = keeps_useless
+        self._has_useless = False
         self._skipped: set[str] = set()
         self._parts: dict[tuple[int, Io, int], _Parts] = {}
         self._deferred: _DeferredRows | None = None if gather is None else _DeferredRows(gather)
@@ -78,10 +83,20 @@ class StatisticDump(Sink):
             takes_inputs=self._inputs,
             takes_outputs=self._outputs,
             outline=self._is_outline,
-            label=lambda node, view: _Parts(node, view).texts,
+            label=self._label,
             unusual=lambda node, view, timestamp: self._add(node, timestamp, view),
             use=self._use_rows,
         )
+
+    def _label(self, node: OpNode, view: TensorView) -> _Texts:
+        """The texts of a tensor; for one that is left out texts that ``end_step`` drops."""
+        if self._is_left_out(node, view):
+            self._has_useless = True
+            return _NO_TEXTS
+        return _Parts(node, view).texts
+
+    def _is_left_out(self, node: OpNode, view: TensorView) -> bool:
+        return not self._keeps_useless and is_useless(view, node)
 
     def _use_rows(self, rows: RowBuffer) -> None:
         self._rows = rows
@@ -114,6 +129,8 @@ class StatisticDump(Sink):
                 self._add(node, stamp, view)
 
     def _add(self, node: OpNode, stamp: int, view: TensorView) -> None:
+        if self._is_left_out(node, view):
+            return
         row = self._row_of(node, view)
         if row < 0:
             return
@@ -170,6 +187,8 @@ class StatisticDump(Sink):
 
     def end_step(self, end: StepEnd) -> None:
         labels, timestamps, rows = self._rows.take()
+        if self._has_useless:
+            labels, timestamps, rows = _without_useless(labels, timestamps, rows)
         if not labels:
             return
         header = layout.statistic_header(self._categories)
@@ -178,6 +197,7 @@ class StatisticDump(Sink):
         if self._last_job is not None:
             self._writer.wait(self._last_job)
         self._last_job = self._writer.write_text(str(path), text)
+        self._files.running.add(len(text))
         raise_failure(self._writer)
 
     def _text(self, labels: list[_Texts], timestamps: bytes, rows: bytes) -> bytes:
@@ -190,6 +210,16 @@ class StatisticDump(Sink):
             self._columns,
             [self._digests.get(name, ()) for name in HASHES],
         )
+
+
+def _without_useless(
+    labels: list[_Texts], timestamps: bytes, rows: bytes
+) -> tuple[list[_Texts], bytes, bytes]:
+    kept = np.array([label is not _NO_TEXTS for label in labels], bool)
+    stamps = np.frombuffer(timestamps, np.int64)[kept]
+    values = np.frombuffer(rows, np.float64).reshape(-1, ROW_COLUMNS)[kept]
+    left = [label for label in labels if label is not _NO_TEXTS]
+    return left, stamps.tobytes(), values.tobytes()
 
 
 class _PythonRows:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import append, write_whole
 from sonde.core.graph import Graph
+from sonde.core.selection import StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
-from sonde.core.text.number_text import size_text
+from sonde.core.text.number_text import duration, size_text
 from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
@@ -23,6 +27,7 @@ from sonde.dump.graph_files.encode import encode_graph
 from sonde.dump.layout import MAPPING, RankLayout
 from sonde.dump.writing.writer import Writer
 
+_log = logging.getLogger("sonde.dump")
 _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
 FEW_GRAPHS = 8
@@ -31,8 +36,34 @@ MOST_GRAPH_BYTES = 16 * 1024 * 1024
 structures of steps; one in which every step differs would save a graph of every step."""
 
 
+@dataclass(slots=True)
+class Written:
+    """The steps, files and bytes that a dump has; hard links are files without bytes."""
+
+    files: int = 0
+    nbytes: int = 0
+    _ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def steps(self) -> StepSet:
+        return StepSet(tuple(self._ranges))
+
+    def add_step(self, step: int) -> None:
+        """Add a step, which is later than those before it."""
+        follows = bool(self._ranges) and self._ranges[-1][1] + 1 == step
+        first = self._ranges.pop()[0] if follows else step
+        self._ranges.append((first, step))
+
+    def add(self, nbytes: int, files: int = 1) -> None:
+        self.files += files
+        self.nbytes += nbytes
+
+
 class StepFiles(Sink):
     """The directories of one rank. A step is written to ``unfinished/`` until its graph is known.
+
+    ``running`` counts the files of the running step, ``written`` those of steps that are kept.
+    ``graphs_only``: there are no files of steps, only graphs and the order of execution.
 
     It is also the last sink of its dump: when a step ends, it writes the graph if that is new and
     renames the directory of the step. Used from the training thread; the writer keeps files and
@@ -45,16 +76,23 @@ class StepFiles(Sink):
         net: str,
         writer: Writer,
         report: Callable[[str], None] | None = None,
+        *,
+        graphs_only: bool = False,
     ) -> None:
         self._report = report
+        self.graphs_only = graphs_only
+        self.running = Written()
+        self.written = Written()
         self.rank = rank
         self._net = net
         self._writer = writer
         self._written: set[int] = set()
         self._graph_bytes = 0
         self._is_limit_reported = False
+        self._ordered: set[int] = set()
         self._step = -1
         self._directory: Path | None = None
+        self._is_mapped = False
         self.graphs: list[Graph] = []
 
     def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
@@ -76,6 +114,7 @@ class StepFiles(Sink):
         """The directory for the files of the running step, created at the first call."""
         if self._directory is None or step != self._step:
             self._step = step
+            self._is_mapped = False
             self._directory = self.rank.unfinished_step_dir(self._net, step)
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
@@ -86,7 +125,10 @@ class StepFiles(Sink):
     def append_mapping(self, line: str) -> None:
         """Add a line to ``mapping.csv``; must precede the file that it names."""
         assert self._directory is not None
-        append(self._directory / MAPPING, line.encode())
+        data = line.encode()
+        append(self._directory / MAPPING, data)
+        self.running.add(len(data), 0 if self._is_mapped else 1)
+        self._is_mapped = True
 
     def is_new(self, graph: Graph) -> bool:
         return graph.id not in self._written
@@ -101,8 +143,8 @@ class StepFiles(Sink):
 
     def end_step(self, end: StepEnd) -> None:
         raise_failure(self._writer)
-        if self._directory is None:  # a step in which nothing was written has none
-            return
+        if self._directory is None and not self.graphs_only:
+            return  # Nothing was written in the step.
         try:
             self._place_step(self._directory, end)
         except OSError as error:
@@ -121,27 +163,46 @@ class StepFiles(Sink):
             return self.rank.step_dir_without_graph(self._net, end.step)
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
-    def _place_step(self, directory: Path, end: StepEnd) -> None:
+    def _place_step(self, directory: Path | None, end: StepEnd) -> None:
+        if self.running.files or self.graphs_only:
+            self.written.add_step(end.step)
+        self.written.add(self.running.nbytes, self.running.files)
+        self.running = Written()
         target = self.place(end)
         if self.saves_graph(end):
-            for graph in (end.graph, *end.parts):
-                if self.is_new(graph):
-                    self._write_graph(graph)
-            steps = execution_order.write_steps([end.step])
-            append(self.rank.global_order_csv(end.graph.id), steps.encode())
-        elif not self._is_limit_reported:
-            self._is_limit_reported = True
-            if self._report is not None:
-                self._report(
-                    f"sonde: the steps of this program differ: {len(self._written)} graphs "
-                    f"({size_text(self._graph_bytes)}) are saved, and no further ones; everything "
-                    f"else of such steps is saved in {target.parent} [graphs-limited]"
-                )
+            self._write_graphs(end)
+        else:
+            self._report_limit(target.parent)
+        if directory is None:
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
+        _log.info("the files of step %d go to %s", end.step, target)
+
+    def _write_graphs(self, end: StepEnd) -> None:
+        for graph in (end.graph, *end.parts):
+            if self.is_new(graph):
+                self._write_graph(graph)
+        steps = execution_order.write_steps([end.step]).encode()
+        append(self.rank.global_order_csv(end.graph.id), steps)
+        self.written.add(len(steps), end.graph.id not in self._ordered)
+        self._ordered.add(end.graph.id)
+
+    def _report_limit(self, directory: Path) -> None:
+        """Say once that no further graphs are saved; the steps then go to ``directory``."""
+        if self._is_limit_reported or self._report is None:
+            return
+        self._is_limit_reported = True
+        kept = "" if self.graphs_only else f"; everything else of such steps is in {directory}"
+        self._report(
+            f"sonde: the steps of this program differ: {len(self._written)} graphs "
+            f"({size_text(self._graph_bytes)}) are saved, and no further ones{kept} "
+            "[graphs-limited]"
+        )
 
     def _write_graph(self, graph: Graph) -> None:
         self._written.add(graph.id)
+        _log.info("graph %d has %d ops; its files go to %s", graph.id, len(graph), self.rank.graphs)
         self.graphs.append(graph)
         self.rank.graphs.mkdir(parents=True, exist_ok=True)
         self.rank.execution_order.mkdir(parents=True, exist_ok=True)
@@ -156,9 +217,11 @@ class StepFiles(Sink):
             if data is not None:
                 self._graph_bytes += len(data)
                 self._writer.write_text(str(path), data)
+                self.written.add(len(data))
 
     def drop_step(self) -> None:
         """Remove the running step's directory."""
+        self.running = Written()
         if self._directory is not None:
             self._writer.wait_all()
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -166,7 +229,14 @@ class StepFiles(Sink):
 
     def close(self) -> None:
         """Wait for the writer, showing progress if much is left, and remove the empty directory."""
+        began = time.perf_counter()
         _wait_showing_progress(self._writer, self._report)
+        _log.info(
+            "%s written in all to %s; the end waited %s for it",
+            size_text(self._writer.written_bytes),
+            self.rank.root,
+            duration(time.perf_counter() - began),
+        )
         self._writer.close()
         with contextlib.suppress(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)

@@ -16,7 +16,7 @@ import numpy as np
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import Hold, OpCall, Sink, StepEnd, TensorView
+from sonde.core.sink import Hold, OpCall, Sink, StepEnd, TensorView, is_useless
 from sonde.dump import layout
 from sonde.dump.file_names import FileNamer
 from sonde.dump.sinks.steps import StepFiles, raise_failure
@@ -33,7 +33,7 @@ class TensorDump(Sink):
     ``ios``: inputs, outputs or both; ``memory_order`` keeps channels-last tensors in the order of
     memory; ``kernel_args`` adds a JSON file of each op's arguments; ``synchronous`` waits for the
     files of an op before the next op runs, as is done anyway when memory is scarce; ``sample``: the
-    most elements to save of a tensor, 0 for all.
+    most elements to save of a tensor, 0 for all; ``keeps_useless``: see `core.sink.is_useless`.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class TensorDump(Sink):
         kernel_args: bool = False,
         synchronous: bool = False,
         sample: int = 0,
+        keeps_useless: bool = False,
         report: Callable[[str], None],
     ) -> None:
         self._files = files
@@ -56,6 +57,7 @@ class TensorDump(Sink):
         self._kernel_args = kernel_args
         self._synchronous = synchronous
         self._sample = sample
+        self._keeps_useless = keeps_useless
         self._report = report
         self._directory = ""
         self._namer = FileNamer()
@@ -93,7 +95,8 @@ class TensorDump(Sink):
                 self._write_view(node, timestamp, view)
         if self._outputs:
             for view in call.outputs:
-                self._write_view(node, timestamp, view)
+                if self._keeps_useless or not is_useless(view, node):
+                    self._write_view(node, timestamp, view)
         if self._kernel_args and node.kind == "op":
             self._write_arguments(call)
         if self._synchronous or is_scarce(self._writer.pending_bytes):
@@ -110,6 +113,7 @@ class TensorDump(Sink):
                 and known[1] == view.shape
                 and self._writer.link(known[0], self._path(node, timestamp, view, _DEFAULT))
             ):
+                self._files.running.add(0)
                 return
         problem = view.problem
         if problem is not None:
@@ -119,6 +123,7 @@ class TensorDump(Sink):
         path = self._path(node, timestamp, view, hold.layout)
         header = npy_header(hold.stored, hold.shape)
         job = self._last_job = self._submit(path, header, hold)
+        self._files.running.add(len(header) + hold.nbytes)
         if not hold.is_copy:
             hold.job = job
             hold.on_change = self._writer.own
@@ -163,9 +168,10 @@ class TensorDump(Sink):
             self._files.append_mapping(name.mapping)
         text = json.dumps(dict(call.attributes), indent=4) + "\n"
         self._writer.write_text(f"{self._directory}{name.name}", text.encode())
+        self._files.running.add(len(text))
 
     def _skip(self, node: OpNode, view: TensorView, problem: str) -> None:
-        if view.is_filled and problem not in self._skipped:
+        if view.is_filled and view.nbytes and problem not in self._skipped:
             self._skipped.add(problem)
             self._report(
                 f"sonde: {node.name} {view.io} {view.slot} is not dumped: {problem}; "
@@ -179,6 +185,7 @@ class TensorDump(Sink):
                 label = dtype_named(node.outputs[0].dtype).label
                 name = layout.constant_file_name(number, int(timestamp), label)
                 self._writer.link(job, str(directory / name))
+                self._files.running.add(0)
         raise_failure(self._writer)
 
 

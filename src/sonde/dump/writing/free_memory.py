@@ -6,10 +6,8 @@ without Sonde.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-from functools import cache
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -20,30 +18,12 @@ _MOUNTED = Path("/sys/fs/cgroup")
 _LIMITED = ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5))
 _LITTLE = 64 * 1024 * 1024
 _SHARE = 4
-_M_MMAP_THRESHOLD = -3
-_SEPARATE = 128 * 1024
 
 
 def is_scarce(pending_bytes: int) -> bool:
     """Whether so many waiting bytes are too many for what is left: no more may wait then."""
     left = left_bytes()
-    if left is None or left >= max(_LITTLE, _SHARE * pending_bytes):
-        return False
-    _keep_heap_small()
-    return True
-
-
-@cache
-def _keep_heap_small() -> None:
-    """Let glibc give freed memory back to the system, and serve large requests apart from small.
-
-    Else the small blocks that Sonde keeps (names of files) come to lie in the large ones that the
-    training has freed, which then cannot be used again, and the heap grows with every step.
-    """
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):
-        library.mallopt(_M_MMAP_THRESHOLD, _SEPARATE)
-        library.malloc_trim(0)
+    return left is not None and left < max(_LITTLE, _SHARE * pending_bytes)
 
 
 def left_bytes() -> int | None:

@@ -11,7 +11,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,15 +28,50 @@ from sonde.profile.places import Places
 # A model is kept alive until the end of the program only if it takes less of the memory than this.
 _KEPT_SHARE = 0.05
 
+# The attribute of a loader's iterator that describes the loader.
+_SEEN = "_sonde_seen_loader"
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderParts:
+    """What a DataLoader is made of: enough to load the same batches in another process.
+
+    The parts do not include the loader itself. A loader with persistent workers holds its iterator,
+    so an iterator that held the loader would keep the workers running. The iterator has the dataset
+    and the samplers anyway.
+    """
+
+    dataset: Any
+    sampler: Any
+    batch_sampler: Any
+    collate_fn: Callable[..., Any]
+    worker_init_fn: Callable[..., Any] | None
+    num_workers: int
+    batch_size: int | None
+    pin_memory: bool
+
+    @classmethod
+    def of(cls, loader: DataLoader[Any]) -> LoaderParts:
+        return cls(
+            loader.dataset,
+            loader.sampler,
+            loader.batch_sampler,
+            loader.collate_fn,
+            loader.worker_init_fn,
+            loader.num_workers,
+            loader.batch_size,
+            bool(loader.pin_memory),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SeenLoader:
     """A DataLoader that fed profiled steps; ``source`` is the line that created it.
 
-    ``loader`` stays alive with this object, so that it can be measured after the program.
+    Its parts stay alive with this object, so that it can be measured after the program.
     """
 
-    loader: DataLoader[Any]
+    loader: LoaderParts
     source: Source | None
     looped_at: Source | None
 
@@ -67,7 +102,9 @@ class SeenCall:
 class ObjectTracker:
     """Records the objects that a program creates while `attached`. Used from the training thread.
 
-    ``loaders`` are those that were iterated when the profile began, or later during it.
+    ``loaders`` are those that were iterated when the profile began, or later during it. The program
+    may hold nothing of a loader but its iterator (``for x in DataLoader(...)``); so the iterator
+    gets the description of its loader as an attribute, and this object refers to it weakly.
     """
 
     def __init__(self, places: Places) -> None:
@@ -77,24 +114,24 @@ class ObjectTracker:
         self._places = places
         self._created: weakref.WeakKeyDictionary[Any, Source | None] = weakref.WeakKeyDictionary()
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._latest: tuple[weakref.ref[DataLoader[Any]], Source | None] | None = None
+        self._latest: weakref.ref[Any] | None = None
         self._is_profiling = False
         self._call_hook: Any = None
 
     @contextmanager
     def attached(self) -> Iterator[None]:
         with ExitStack() as undo:
-            wrap(DataLoader, "__init__", partial(_calling_after, self._creation), undo)
-            wrap(torch.optim.Optimizer, "__init__", partial(_calling_after, self._creation), undo)
-            wrap(DataLoader, "__iter__", partial(_calling_after, self._iteration), undo)
+            created, iterated = self._creation, self._iteration
+            wrap(DataLoader, "__init__", partial(_calling_after, created), undo)
+            wrap(torch.optim.Optimizer, "__init__", partial(_calling_after, created), undo)
+            wrap(DataLoader, "__iter__", partial(_calling_after, iterated), undo)
             yield
 
     def begin_profile(self) -> None:
         self._is_profiling = True
-        if self._latest is not None:
-            loader = self._latest[0]()
-            if loader is not None:
-                self._keep(loader, self._latest[1])
+        iterator = self._latest() if self._latest is not None else None
+        if iterator is not None:
+            self._keep(getattr(iterator, _SEEN))
 
     def end_profile(self) -> None:
         self._is_profiling = False
@@ -129,28 +166,37 @@ class ObjectTracker:
             self._optimizers.add(optimizer)
             self.optimizers.append(_describe(optimizer, self._created.get(optimizer)))
 
-    def _creation(self, made: Any) -> None:
+    def _creation(self, made: Any, _: None) -> None:
         self._created[made] = self._places.innermost(sys._getframe(2))
 
-    def _iteration(self, loader: Any) -> None:
+    def _iteration(self, loader: Any, iterator: Any) -> None:
         looped_at = self._places.innermost(sys._getframe(2))
-        self._latest = (weakref.ref(loader), looped_at)
+        seen = SeenLoader(LoaderParts.of(loader), self._created.get(loader), looped_at)
+        setattr(iterator, _SEEN, seen)
+        self._latest = weakref.ref(iterator)
         if self._is_profiling:
-            self._keep(loader, looped_at)
+            self._keep(seen)
 
-    def _keep(self, loader: DataLoader[Any], looped_at: Source | None) -> None:
-        if not any(seen.loader is loader for seen in self.loaders):
-            self.loaders.append(SeenLoader(loader, self._created.get(loader), looped_at))
+    def _keep(self, found: SeenLoader) -> None:
+        """Keep a loader once, also if it is created anew by the same line in every epoch."""
+        dataset, sampler = found.loader.dataset, found.loader.sampler
+        for seen in self.loaders:
+            is_same_line = found.source is not None and seen.source == found.source
+            if seen.loader.dataset is dataset and (is_same_line or seen.loader.sampler is sampler):
+                return
+        self.loaders.append(found)
 
 
 def _calling_after(
-    record: Callable[[Any], None], original: Callable[..., Any]
+    record: Callable[[Any, Any], None], original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The method ``original``, with a call of ``record`` after it."""
+    """The method ``original``, with a call of ``record`` after it, which gets the object and the
+    result. If ``record`` fails, the program does not notice."""
 
     def method(this: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(this, *args, **kwargs)
-        record(this)
+        with suppress(Exception):
+            record(this, result)
         return result
 
     return method

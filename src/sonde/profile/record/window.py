@@ -39,7 +39,8 @@ def parse_window(text: str) -> StepWindow:
         raise _wrong(f"--steps {text!r} is not a range such as 5:15, which is steps 5 to 14")
     start, stop = int(match[1]), int(match[2])
     if start >= stop:
-        raise _wrong(f"--steps {text!r} contains no step; try {stop}:{start + 10}")
+        turned = f"{stop}:{start}" if 1 < start != stop else f"{start}:{start + 10}"
+        raise _wrong(f"--steps {text!r} contains no step; try {turned}")
     if stop == 1:
         raise _wrong(
             "step 0 includes the program's preparations and cannot be profiled alone; "

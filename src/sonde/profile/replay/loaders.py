@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from sonde.core.graph import Source
 from sonde.profile.places import Places
+from sonde.profile.record.object_tracking import LoaderParts
 from sonde.profile.record.sampler import Sampler, shares
 
 _TIMEOUT_SECONDS = 30
@@ -33,7 +34,7 @@ def worker_counts(workers: int) -> list[int]:
 
 
 def replay_loader(
-    loader: DataLoader[Any], workers: int, *, budget_seconds: float = 1.5
+    loader: LoaderParts, workers: int, *, budget_seconds: float = 1.5
 ) -> float | None:
     """Seconds between batches if ``workers`` load and the consumer is fast; None if unknown.
 
@@ -57,7 +58,7 @@ def replay_loader(
 
 
 def slow_lines(
-    loader: DataLoader[Any], places: Places, *, budget_seconds: float = 1.0
+    loader: LoaderParts, places: Places, *, budget_seconds: float = 1.0
 ) -> dict[Source, float]:
     """The lines that a worker executes while it makes batches, as shares of its time."""
     if not _can_replay(loader):
@@ -81,7 +82,7 @@ def slow_lines(
 
 
 def _sample_batches(
-    loader: DataLoader[Any],
+    loader: LoaderParts,
     requests: list[Any],
     places: Places,
     send: Connection,
@@ -106,7 +107,7 @@ def _sample_batches(
     thread.join()
 
 
-def _make_batch(loader: DataLoader[Any], request: Any) -> Any:
+def _make_batch(loader: LoaderParts, request: Any) -> Any:
     """Do what a worker does with one item of the (batch) sampler."""
     dataset: Any = loader.dataset
     if loader.batch_sampler is None:
@@ -115,14 +116,14 @@ def _make_batch(loader: DataLoader[Any], request: Any) -> Any:
     return loader.collate_fn(many(request) if many else [dataset[index] for index in request])
 
 
-def _some_requests(loader: DataLoader[Any]) -> list[Any]:
+def _some_requests(loader: LoaderParts) -> list[Any]:
     with torch.random.fork_rng(devices=[]):
         if loader.batch_sampler is None:
             return list(itertools.islice(iter(loader.sampler), 64))
         return list(itertools.islice(iter(loader.batch_sampler), 4))
 
 
-def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any]:
+def _with_workers(loader: LoaderParts, workers: int) -> DataLoader[Any]:
     how: dict[str, Any] = (
         {"batch_size": None, "sampler": loader.sampler}
         if loader.batch_sampler is None
@@ -139,6 +140,6 @@ def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any]:
     )
 
 
-def _can_replay(loader: DataLoader[Any]) -> bool:
+def _can_replay(loader: LoaderParts) -> bool:
     can_fork = "fork" in multiprocessing.get_all_start_methods()
     return can_fork and not isinstance(loader.dataset, IterableDataset)

@@ -8,14 +8,32 @@ from sonde.core.finding import Finding
 from sonde.core.text.number_text import duration, percent
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.intervals import length, union
-from sonde.profile.rules.evidence import How, ProfileEvidence
+from sonde.profile.rules.evidence import (
+    LEAST_SHARE,
+    LONG_WAIT_SHARE,
+    How,
+    ProfileEvidence,
+)
 
 
 def find_exposed_collectives(evidence: ProfileEvidence) -> list[Finding]:
     """Time in which a rank waits for others and computes nothing."""
     timings = evidence.timings
-    exposed = timings.usual_part_seconds("collectives")
+    long_wait = evidence.long_wait("collectives")
+    exposed = max(timings.usual_part_seconds("collectives"), long_wait)
     gain, how, sent_as_one = _gain(evidence, exposed)
+    advice = (
+        "let DistributedDataParallel send gradients while backward runs; with it "
+        "already, try other bucket sizes (sonde profile --try buckets)"
+    )
+    is_long = long_wait > 0 or evidence.share(exposed) >= LONG_WAIT_SHARE
+    if is_long and evidence.share(gain) < LEAST_SHARE:
+        # Backward is too short to hide the wait, which takes a large part of the step anyway.
+        gain, how = exposed, "in the trace"
+        advice = (
+            "compute more between two exchanges (a larger batch, or several batches under "
+            "no_sync()), and look for a rank that is slower than the others"
+        )
     under_way = timings.mean_seconds(
         length(union(step.trace.collectives)) for step in timings.steps
     )
@@ -32,8 +50,7 @@ def find_exposed_collectives(evidence: ProfileEvidence) -> list[Finding]:
         f"of a step for {total} collective{'s' if total != 1 else ''}{each}, and only "
         f"{percent(hidden / under_way if under_way else 0.0)} of their time is hidden behind "
         f"backward{sent_as_one}",
-        advice="let DistributedDataParallel send gradients while backward runs; with it "
-        "already, try other bucket sizes (sonde profile --try buckets)",
+        advice=advice,
         source=lines.most_common(1)[0][0] if lines else None,
         gain_seconds=gain,
         how=how,
@@ -55,6 +72,6 @@ def _gain(evidence: ProfileEvidence, exposed: float) -> tuple[float, How, str]:
         parts, whole = evidence.all_reduces
         saved = exposed * (1 - whole / parts)
         if saved > overlap:
-            words = f"{duration(whole)} instead of {duration(parts)}"
-            return saved, "replayed", f"; sent in one they take {words}"
+            words = f"{duration(exposed - saved)} instead of {duration(exposed)}"
+            return saved, "replayed", f"; sent in one they would take {words}"
     return overlap, "in the trace", ""

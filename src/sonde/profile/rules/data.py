@@ -11,7 +11,12 @@ from sonde.core.text.number_text import duration, percent
 from sonde.profile.document import LoaderItem
 from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts
-from sonde.profile.rules.evidence import LEAST_SECONDS, LEAST_SHARE, ProfileEvidence
+from sonde.profile.rules.evidence import (
+    LEAST_SECONDS,
+    LEAST_SHARE,
+    LONG_WAIT_SHARE,
+    ProfileEvidence,
+)
 
 _FASTER_LINE = "make this line faster, or prepare the data once, before training"
 
@@ -19,14 +24,16 @@ _FASTER_LINE = "make this line faster, or prepare the data once, before training
 def find_data_waits(evidence: ProfileEvidence) -> list[Finding]:
     """Waiting for a DataLoader, the reason, and the measured gain of more workers."""
     waited, busy = evidence.waits()
-    if waited < LEAST_SHARE * (waited + busy) or not evidence.loaders:
+    if waited <= 0 or waited < LEAST_SHARE * (waited + busy):
         return []
+    if not evidence.loaders:
+        return _from_an_unseen_loader(evidence, waited, busy)
     seen, item = evidence.loaders[-1]
     gains = _gain_by_workers(seen, item, busy, waited)
     workers = min((n for n in gains if gains[n] >= 0.9 * max(gains.values())), default=None)
     if workers is not None and gains[workers] < LEAST_SHARE * (waited + busy):
         workers = None
-    if workers is None and waited < LEAST_SECONDS:
+    if workers is None and _is_negligible(evidence, waited, busy):
         return []
     gain = waited if workers is None else gains[workers]
     facts: dict[str, Any] = {
@@ -41,6 +48,31 @@ def find_data_waits(evidence: ProfileEvidence) -> list[Finding]:
         facts["gain_by_workers"] = {str(count): seconds for count, seconds in gains.items()}
         return _in_process(evidence, seen, share, workers, facts)
     return _in_workers(evidence, seen, item, share, workers, facts)
+
+
+def _is_negligible(evidence: ProfileEvidence, waited: float, busy: float) -> bool:
+    """Whether a wait that nothing simple saves is too short to report."""
+    is_long = evidence.long_wait("data") > 0 or waited >= LONG_WAIT_SHARE * (waited + busy)
+    return waited < LEAST_SECONDS and not is_long
+
+
+def _from_an_unseen_loader(evidence: ProfileEvidence, waited: float, busy: float) -> list[Finding]:
+    """The finding for a loader that is not torch's own, or was created in an unusual way."""
+    if _is_negligible(evidence, waited, busy):
+        return []
+    lines = evidence.data_lines
+    share = waited / (waited + busy)
+    return evidence.finding(
+        "data-wait",
+        "data",
+        message=f"{percent(share)} of a step is spent waiting for data"
+        + (", most of it at this line" if lines else ""),
+        advice=_FASTER_LINE if lines else "load in workers: DataLoader(..., num_workers=N)",
+        source=max(lines, key=lines.__getitem__) if lines else None,
+        gain_seconds=waited,
+        share=share,
+        waited_seconds=waited,
+    )
 
 
 def _in_workers(
@@ -89,7 +121,7 @@ def _in_process(
     if workers is not None:
         waited = facts["waited_seconds"]
         with_workers = (
-            f"; with num_workers={workers} at {at} it takes "
+            f"; with num_workers={workers} at {at} it would take "
             f"{duration(waited - facts['gain_seconds'])} instead of {duration(waited)}"
         )
         advice = (
@@ -121,7 +153,8 @@ def _gain_by_workers(
         between = replay_loader(seen.loader, workers)
         if between is not None:
             shared = busy / cores + between if workers >= cores else 0.0
-            gains[workers] = max(0.0, busy + waited - max(busy, between, shared))
+            left = max(0.0, max(between, shared) - busy)
+            gains[workers] = max(0.0, waited - left)
     return gains
 
 

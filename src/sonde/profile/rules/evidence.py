@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Graph, OpNode, Source
+from sonde.profile.analyse.split import Part
 from sonde.profile.analyse.timings import Timings
 from sonde.profile.document import LoaderItem, Machine
 from sonde.profile.places import Places
@@ -23,6 +24,9 @@ LEAST_SHARE = 0.05
 LEAST_SECONDS = 2e-4
 """Nor is a shorter time, if there is no simple way to save it."""
 
+LONG_WAIT_SHARE = 0.1
+"""A step that waits for at least this share of its time always has a finding."""
+
 MUCH_SHARE = 0.2
 """A gain of at least this share of a step is a warning."""
 
@@ -33,6 +37,7 @@ class ProfileEvidence:
 
     ``data_lines`` and ``rest_lines`` are what sampling found outside of ops. ``all_reduces`` are
     the seconds of a step's all-reduces one by one, and as one, if they were replayed.
+    ``shown_parts`` are the mean seconds of the parts of a step, as the report shows them.
     """
 
     timings: Timings
@@ -47,6 +52,7 @@ class ProfileEvidence:
     compilations: Sequence[Compilation] = ()
     collective_bytes: float | None = None
     all_reduces: tuple[float, float] | None = None
+    shown_parts: Mapping[str, float] = field(default_factory=dict)
 
     def share(self, seconds: float) -> float:
         """The share of a usual step; ``seconds`` should be a median, too."""
@@ -55,9 +61,14 @@ class ProfileEvidence:
 
     def waits(self) -> tuple[float, float]:
         """The seconds of a step that wait for data, and all others."""
-        waited = self.timings.steady_part_seconds("data")
+        waited = max(self.timings.steady_part_seconds("data"), self.long_wait("data"))
         busy = self.timings.usual_seconds - self.timings.usual_part_seconds("data")
         return waited, max(busy, 0.0)
+
+    def long_wait(self, part: Part) -> float:
+        """The seconds of a part in which the training waits; 0 if that is not long."""
+        seconds, whole = self.shown_parts.get(part, 0.0), sum(self.shown_parts.values())
+        return seconds if seconds > 0 and seconds >= LONG_WAIT_SHARE * whole else 0.0
 
     def cost(self, nodes: Sequence[OpNode]) -> float:
         """How much shorter a step would usually be without these ops."""

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
-from sonde.core.text.number_text import duration, percent
+from sonde.core.text.number_text import count_text, duration, percent
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.places import source_at
 from sonde.profile.record.private import Compilation
@@ -38,8 +38,8 @@ def find_synchronisations(evidence: ProfileEvidence) -> list[Finding]:
     return evidence.finding(
         "synchronisation",
         "framework",
-        message=f"Python waits for {len(reads)} values a step (.item(), float(), if): "
-        f"{percent(evidence.share(seconds))} of a step goes into computing and fetching them",
+        message=f"Python waits for {count_text(len(reads), 'value')} a step (.item(), float(), "
+        f"if): {percent(evidence.share(seconds))} of a step goes into computing and fetching them",
         advice="keep such values as tensors (.detach()), and read them once in many steps, "
         "or not at all",
         source=source,
@@ -62,12 +62,12 @@ def find_casts(evidence: ProfileEvidence) -> list[Finding]:
         casts = back
     seconds = evidence.cost(casts)
     source, calls = _heaviest_line(evidence, casts, casts)
-    pairs = sorted({f"{n.inputs[0].spec.dtype} to {n.outputs[0].dtype}" for n in casts})
+    pairs = {f"{n.inputs[0].spec.dtype} to {n.outputs[0].dtype}" for n in casts}
     return evidence.finding(
         "needless-cast",
         "framework",
-        message=f"converting between {', '.join(pairs)} {len(casts)} times a step takes "
-        f"{percent(evidence.share(seconds))} of it",
+        message=f"{count_text(len(casts), 'conversion')} a step ({', '.join(sorted(pairs))}) "
+        f"take{'s' if len(casts) == 1 else ''} {percent(evidence.share(seconds))} of it",
         advice="keep one type from end to end, or leave conversions to torch.autocast",
         source=source,
         gain_seconds=seconds,
@@ -94,7 +94,8 @@ def find_layout_flips(evidence: ProfileEvidence) -> list[Finding]:
         "layout-flip",
         "framework",
         message=f"tensors are copied from one memory layout to another and back "
-        f"{len(flips)} times a step, which takes {percent(evidence.share(seconds))} of it",
+        f"{count_text(len(flips), 'time')} a step, which takes "
+        f"{percent(evidence.share(seconds))} of it",
         advice="choose one layout for the whole network (channels_last for convolutions: "
         "model.to(memory_format=torch.channels_last)) and drop the calls between",
         source=source,
@@ -146,8 +147,8 @@ def find_recompilations(evidence: ProfileEvidence) -> list[Finding]:
     return evidence.finding(
         "recompilation",
         "framework",
-        message=f"torch.compile compiled {worst.function}() {len(group)} times in "
-        f"{evidence.timings.count} steps, {duration(seconds)} or "
+        message=f"torch.compile compiled {worst.function}() {count_text(len(group), 'time')} in "
+        f"{count_text(evidence.timings.count, 'step')}, {duration(seconds)} or "
         f"{percent(evidence.share(seconds))} of each" + (f": {reason}" if reason else ""),
         advice="keep what the guard names the same from step to step: pass changing numbers as "
         "tensors, pad changing shapes, or torch.compile(..., dynamic=True)",
@@ -170,16 +171,17 @@ def find_unfused_optimizer(evidence: ProfileEvidence) -> list[Finding]:
         return []
     way = fastest_alternative(taken)
     kind = seen.kind.__name__
+    # zero_grad and hooks, which are in this part, too, do not get faster.
+    gain = min(part, taken[AS_IT_IS]) * (1 - taken[way] / taken[AS_IT_IS])
     return evidence.finding(
         "unfused-optimizer",
         "framework",
-        message=f"{kind} updates {len(seen.parameters)} parameters one after "
-        f"the other, which takes {percent(evidence.share(part))} of a step; with {way} its "
-        f"step takes {duration(taken[way])} instead of {duration(taken[AS_IT_IS])}",
+        message=f"{kind} updates {count_text(len(seen.parameters), 'parameter')} one after "
+        f"the other, which takes {duration(part)} or {percent(evidence.share(part))} of a step; "
+        f"with {way} it would take {duration(part - gain)}",
         advice=f"torch.optim.{kind}(..., {way})",
         source=seen.source,
-        # zero_grad and hooks, which are in this part, too, do not get faster.
-        gain_seconds=min(part, taken[AS_IT_IS]) * (1 - taken[way] / taken[AS_IT_IS]),
+        gain_seconds=gain,
         how="replayed",
         parameters=len(seen.parameters),
         optimizer_seconds=part,

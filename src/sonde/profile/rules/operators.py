@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.core.text.number_text import duration
+from sonde.core.text.number_text import count_text, duration
 from sonde.profile.analyse import cost
 from sonde.profile.analyse.tables import shapes_text
 from sonde.profile.analyse.timings import OpTimes
@@ -47,15 +47,19 @@ def _judge_product(evidence: ProfileEvidence, group: list[OpTimes]) -> list[Find
     else:
         rule, problem = "unaligned", "has sizes that are no multiples of 16"
         advice = "round the sizes of the layer up to multiples of 16 (or of 8)"
+    # The replay measures a ratio. Its own times are not those of the training, which runs the op
+    # with other memory and other load, so they are not shown beside the times of the trace.
+    before = _usual(group)
+    after = before * taken[way] / taken[AS_IT_IS]
+    calls = f"{count_text(len(group), 'call')} a step take{'s' if len(group) == 1 else ''}"
     return evidence.finding(
         rule,
         "operator",
-        message=f"{node.type} {shapes_text(node)} {problem}: {len(group)} calls a step take "
-        f"{duration(_usual(group))}; one takes {duration(taken[way])} instead of "
-        f"{duration(taken[AS_IT_IS])}",
+        message=f"{node.type} {shapes_text(node)} {problem}: {calls} {duration(before)}, and "
+        f"would take {duration(after)}",
         advice=advice,
         source=node.source,
-        gain_seconds=_usual(group) * (1 - taken[way] / taken[AS_IT_IS]),
+        gain_seconds=before - after,
         how="replayed",
         op=node.type,
         shapes=shapes_text(node),
@@ -76,24 +80,27 @@ def find_small_batch(evidence: ProfileEvidence) -> list[Finding]:
     replayed = replay_batch(evidence.call, _LARGER)
     if replayed is None:
         return []
-    size, before, after = replayed
-    if size > _SMALL_BATCH or before < _LEAST_SPEEDUP * after:
+    size, replayed_before, replayed_after = replayed
+    if size > _SMALL_BATCH or replayed_before < _LEAST_SPEEDUP * replayed_after:
         return []
+    before = network / size
+    after = before * replayed_after / replayed_before
     return evidence.finding(
         "small-batch",
         "operator",
-        message=f"with {size} sample{'s' if size > 1 else ''} a step the network takes "
-        f"{duration(before)} a sample, with {size * _LARGER} it takes "
+        message=f"with {count_text(size, 'sample')} a step the network takes "
+        f"{duration(before)} a sample, with {size * _LARGER} it would take "
         f"{duration(after)}: most of it is the fixed cost of "
-        f"{len(evidence.timings.network)} ops",
+        f"{count_text(len(evidence.timings.network), 'op')}",
         advice="use a larger batch (and adapt the learning rate), or torch.compile; to keep "
         "the updates as they are, take several samples at once where that is possible",
         source=_batch_line(evidence),
-        gain_seconds=network * (1 - after / before),
+        gain_seconds=network - size * after,
         how="replayed",
         batch_size=size,
         seconds_a_sample=before,
         seconds_a_sample_in_a_larger_batch=after,
+        replayed_seconds_a_sample=(replayed_before, replayed_after),
         share_of_machine=used,
     )
 

@@ -41,14 +41,17 @@ class DumpCache:
     A file that is stale or damaged counts as missing.
     """
 
-    def __init__(self, dump: Path) -> None:
-        self._directory = _writable(dump)
+    def __init__(self, dump: Path | None) -> None:
+        """For None nothing is kept."""
+        self._directories: tuple[Path, ...] = () if dump is None else _places(dump)
 
     def read(self, name: str, key: Key, kind: type[T]) -> T | None:
-        if self._directory is None:
-            return None
+        found = (self._read(directory / name, key, kind) for directory in self._directories)
+        return next((value for value in found if value is not None), None)
+
+    def _read(self, path: Path, key: Key, kind: type[T]) -> T | None:
         try:
-            with (self._directory / name).open("rb") as file:
+            with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size > _MOST_BYTES:
                     return None
                 data = file.read()
@@ -58,12 +61,16 @@ class DumpCache:
             return None
 
     def write(self, name: str, key: Key, value: object, *paths: Path) -> None:
-        """Write ``value``, unless one of ``paths`` changed just now, and may be still changing."""
-        if self._directory is None or not _are_settled(paths):
+        """Write ``value``, unless one of ``paths`` changed just now, and may be still changing.
+
+        The directory is made here: a dump that needs no cache has none.
+        """
+        directory = _writable(self._directories) if _are_settled(paths) else None
+        if directory is None:
             return
         body = msgspec.Raw(msgspec.msgpack.encode(value))
         with contextlib.suppress(OSError):
-            write_whole(self._directory / name, msgspec.msgpack.encode((key, body)))
+            write_whole(directory / name, msgspec.msgpack.encode((key, body)))
 
 
 def _are_settled(paths: tuple[Path, ...]) -> bool:
@@ -74,10 +81,14 @@ def _are_settled(paths: tuple[Path, ...]) -> bool:
     return time.time() - newest > _SETTLED_SECONDS
 
 
-def _writable(dump: Path) -> Path | None:
+def _places(dump: Path) -> tuple[Path, ...]:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = xxhash.xxh3_64_hexdigest(str(dump.absolute()).encode())
-    for directory in (dump / _BESIDE, Path(home) / "sonde" / "index" / name):
+    return dump / _BESIDE, Path(home) / "sonde" / "index" / name
+
+
+def _writable(directories: tuple[Path, ...]) -> Path | None:
+    for directory in directories:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError:

@@ -14,7 +14,7 @@ from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import Hit
 
-_READ: Final = frozenset({".npy", ".pb"})
+_READ: Final = frozenset({".npy", ".pb", ".pt"})
 
 
 def check_dump(

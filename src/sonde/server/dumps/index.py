@@ -15,9 +15,8 @@ from sonde.core.errors import DumpError, UsageError
 from sonde.core.graph import GRADIENTS
 from sonde.core.keys import Io, TensorKey
 from sonde.dump import layout
-from sonde.dump.layout import RankLayout
 from sonde.dump.reader import Dump
-from sonde.dump.reading.directories import StepDir, find_ranks
+from sonde.dump.reading.directories import StepDir
 from sonde.dump.reading.statistic_rows import StatisticRow
 from sonde.dump.reading.step_index import index_op
 from sonde.dump.reading.step_listing import Item
@@ -114,8 +113,10 @@ class IndexedDump:
 
     def __init__(self, path: Path) -> None:
         self.dump = Dump(path)
-        self._roots = {rank: RankLayout(root) for rank, root in find_ranks(Path(path)).items()}
-        self._cache = DumpCache(self.dump.path)
+        self._roots = {rank: self.dump.layout(rank) for rank in self.dump.ranks}
+        # What msprobe wrote is read from its JSON files, whose state the cache does not know.
+        is_cached = self.dump.writer() != "msprobe"
+        self._cache = DumpCache(self.dump.path if is_cached else None)
         self._lock = threading.RLock()
         self._graph_lock = threading.RLock()
         self._loading: dict[StepDir, threading.Lock] = {}

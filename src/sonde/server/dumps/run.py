@@ -144,6 +144,9 @@ class DumpRun:
             self.hits.add(hits)
             self._changes.touch("hits", "status")
 
+    def need_watchable(self) -> None:
+        """The values of a dump can always be checked."""
+
     def watchpoints_changed(self) -> None:
         self._changes.touch("watchpoints")
 

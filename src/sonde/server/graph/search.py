@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from sonde.core.errors import UsageError
-from sonde.core.graph import but_gradients
+from sonde.core.errors import SondeError, UsageError
+from sonde.core.graph import GRADIENTS, but_gradients
+from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
@@ -85,15 +86,41 @@ def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> l
         numbers = _on_line(index, query.file, query.line)
     if query.hits:
         numbers = [number for number in numbers if index.nodes[number].name in hits]
-    names = index.folded
-    for word in query.query.lower().split():
-        numbers = [number for number in numbers if word in names[number]]
+    for word in _words(query.query):
+        numbers = _named(index, numbers, word)
     if query.category is not None and query.category != "tensor":
         category = query.category
         numbers = [number for number in numbers if category in index.nodes[number].categories]
     if query.phase is not None:
         numbers = [number for number in numbers if index.nodes[number].phase == query.phase]
     return list(numbers)
+
+
+def _words(text: str) -> list[str]:
+    """The words that a node must all match; a regular expression may contain spaces."""
+    return [text] if text.strip().startswith("name-regex(") else text.split()
+
+
+def _named(index: GraphIndex, numbers: Iterable[int], word: str) -> list[int]:
+    """The nodes whose name contains ``word``, whatever its case, or that it selects as a pattern,
+    if it is one yet: the user is typing."""
+    names, wanted = index.folded, word.lower()
+    try:
+        pattern = OpPattern.parse(word)
+    except SondeError:
+        return [number for number in numbers if wanted in names[number]]
+    if pattern.excludes:
+        return [number for number in numbers if not _matches_node(pattern, index, number)]
+    return [
+        number
+        for number in numbers
+        if wanted in names[number] or _matches_node(pattern, index, number)
+    ]
+
+
+def _matches_node(pattern: OpPattern, index: GraphIndex, number: int) -> bool:
+    node = index.nodes[number]
+    return pattern.matches(node.name, node.type, node.scope, is_leaf=node.kind != "op")
 
 
 def _on_line(index: GraphIndex, file: str, line: int | None) -> list[int]:
@@ -143,6 +170,8 @@ def find_op(index: GraphIndex, text: str) -> str:
     found = _ending(index, wanted) or [
         index.nodes[n].name for n in np.flatnonzero([wanted in f for f in index.folded])
     ]
+    if not found:
+        found = [index.nodes[number].name for number in _named(index, range(len(index)), text)]
     own = but_gradients(found)
     if len(own) == 1:
         return own[0]
@@ -150,21 +179,58 @@ def find_op(index: GraphIndex, text: str) -> str:
 
 
 def find_target(index: GraphIndex, text: str) -> str:
-    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path or the end of its
-    path; the path of a scope ends with ``/``. Raises as ``find_op``."""
+    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path, the end of its
+    path, or the path of its module (``layers.0``); the path of a scope ends with ``/``. Raises as
+    ``find_op``."""
     wanted = text.strip("/").lower()
     is_scope = text.endswith("/")
     if not is_scope and (text in index.numbers or _ending(index, wanted)):
         return find_op(index, text)
-    paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
-        scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
-    ]
-    own = but_gradients(paths)
+    paths = (
+        [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"]
+        or [path for path in _scope_paths(index) if f"/{path}".lower().endswith(f"/{wanted}/")]
+        or [path for path in _scope_paths(index) if _is_module(path, wanted)]
+    )
+    own = but_gradients(paths) or but_gradients(
+        path for path in _scope_paths(index) if _class_of(path) == text
+    )
     if len(own) == 1:
         return own[0]
     if not is_scope and not paths:
         return find_op(index, text)
     raise _no_match("scope", paths, text, advice="give the full path")
+
+
+def _scope_paths(index: GraphIndex) -> Iterator[str]:
+    return (scope.path for scope in index.scopes)
+
+
+def module_path(scope: str) -> str:
+    """The path of the module that a scope of the forward pass belongs to: ``layers.0`` for
+    ``Default/network-Net/layers-Sequential/0-Block/``; empty if it is a network itself, or none."""
+    parts = scope.strip("/").split("/")[2:]
+    if scope.startswith(GRADIENTS) or not all("-" in part for part in parts):
+        return ""
+    return ".".join(part.rpartition("-")[0] for part in parts)
+
+
+def _is_module(path: str, wanted: str) -> bool:
+    """Whether a scope is that of the module with the path ``wanted``, such as ``layers.0.attn``, in
+    small letters."""
+    names = [part.name.lower() for part in _modules_of(path)]
+    modules = wanted.split(".")
+    return names[-len(modules) :] == modules
+
+
+def _class_of(path: str) -> str:
+    modules = _modules_of(path)
+    return modules[-1].cls if modules else ""
+
+
+def _modules_of(path: str) -> Sequence[ScopePart]:
+    """The parts of a scope that are modules; none if the last part is not."""
+    parts = parts_of(path.rstrip("/"))
+    return parts if parts and path.rstrip("/").endswith(parts[-1].label) else ()
 
 
 def _no_match(kind: str, found: list[str], text: str, *, advice: str) -> UsageError:

@@ -14,6 +14,7 @@ from sonde.core.errors import UsageError
 from sonde.wire.shapes import Plain
 
 MOST_BODY_BYTES: Final = 8 << 20
+MOST_DISCARDED_BYTES: Final = 8 * MOST_BODY_BYTES
 BODY_SECONDS: Final = 60.0
 _SEARCHED_VALUES: Final = 10_000
 
@@ -36,13 +37,20 @@ async def read_body(request: Request, kind: type[Plain]) -> Plain:
 
 
 async def _read(request: Request) -> bytes:
+    """The body. The rest of one that is too long is read and discarded: a client that still sends
+    when the connection is closed does not get the answer."""
     data = bytearray()
+    size = 0
     async for piece in request.stream():
-        data += piece
-        if len(data) > MOST_BODY_BYTES:
-            raise UsageError(
-                f"the request body must be at most {MOST_BODY_BYTES} bytes long", slug="too-large"
-            )
+        size += len(piece)
+        if size <= MOST_BODY_BYTES:
+            data += piece
+        elif size > MOST_DISCARDED_BYTES:
+            break
+    if size > MOST_BODY_BYTES:
+        raise UsageError(
+            f"the request body must be at most {MOST_BODY_BYTES} bytes long", slug="too-large"
+        )
     return bytes(data)
 
 

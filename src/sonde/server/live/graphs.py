@@ -9,10 +9,11 @@ from typing import Final
 from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.search import AmbiguousNameError, find_target
+from sonde.server.live.first_step import possible_target
 from sonde.wire.api import GraphInfo
 from sonde.wire.framing import FrameError
 from sonde.wire.rank import GraphPart
-from sonde.wire.shapes import Node
+from sonde.wire.shapes import GraphBasis, Node
 
 MOST_GRAPHS: Final = 200
 MOST_NODES: Final = 2_000_000
@@ -24,6 +25,7 @@ class _LiveGraph:
     """A graph whose parts are arriving; ``index`` is built when it is first used."""
 
     name: str
+    basis: GraphBasis
     nodes: list[Node] = field(default_factory=list)
     total: int | None = None
     optimizer: str = ""
@@ -65,7 +67,7 @@ class LiveGraphs:
         if graph is None or part.first == 0:
             if graph is None and len(self._graphs) >= MOST_GRAPHS:
                 return False
-            graph = self._graphs[part.graph] = _LiveGraph(part.name)
+            graph = self._graphs[part.graph] = _LiveGraph(part.name, part.basis)
         if not 0 <= part.first <= len(graph.nodes):
             raise FrameError(f"nodes of graph {part.graph} are out of order, from {part.first} on")
         if sum(len(each.nodes) for each in self._graphs.values()) + len(part.nodes) > MOST_NODES:
@@ -94,7 +96,9 @@ class LiveGraphs:
     @property
     def infos(self) -> tuple[GraphInfo, ...]:
         return tuple(
-            GraphInfo(number, graph.name, len(graph.nodes), graph.is_whole, graph.optimizer)
+            GraphInfo(
+                number, graph.name, len(graph.nodes), graph.is_whole, graph.optimizer, graph.basis
+            )
             for number, graph in self._graphs.items()
         )
 
@@ -126,21 +130,32 @@ class LiveGraphs:
         """
         if not text:
             raise UsageError("no op given to run to", slug="bad-request")
-        if not self._graphs:
-            if "/" not in text:
-                raise UsageError(
-                    "no graph is known yet in which to find the op; run a step first, or give the "
-                    "full name",
-                    slug="no-such-op",
-                )
-            return text
         error: UsageError | None = None
-        for number in (None, *sorted(self._graphs, reverse=True)):
+        for number in (None, *sorted(self._graphs, reverse=True)) if self._graphs else ():
+            index = await self.index(number, running)
             try:
-                return find_target(await self.index(number, running), text)
+                found = find_target(index, text)
             except UsageError as other:
                 # An error that lists candidates is more helpful than one that finds none.
                 if error is None or not isinstance(error, AmbiguousNameError):
                     error = other
-        assert error is not None
-        raise error
+            else:
+                return self._runnable(index, found)
+        if isinstance(error, AmbiguousNameError) or any(
+            graph.is_whole for graph in self._graphs.values()
+        ):
+            assert error is not None
+            raise error
+        return possible_target(await self.index(None, running) if self._graphs else None, text)
+
+    def _runnable(self, index: GraphIndex, target: str) -> str:
+        """``target``, or the scope of a module whose ops are not known yet."""
+        if target.endswith("/"):
+            return target
+        node = index.node(target)
+        if node.kind != "op":
+            raise UsageError(
+                f"{target} is a {node.kind} that ops read: run to an op instead", slug="no-such-op"
+            )
+        stands_for_module = self._graphs[index.graph].basis != "run" and not node.outputs
+        return f"{node.scope}/" if stands_for_module else target

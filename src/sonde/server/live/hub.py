@@ -109,10 +109,15 @@ class Hub:
         is_known = self._token_check.accepts([hello.token])
         refusal = self._refusal(hello) if is_known else _WRONG_TOKEN
         if refusal:
+            _log.info("refused rank %d: %s", hello.metadata.rank, refusal)
             writer.write(frame(Refused(refusal)))
             await writer.drain()
             return
-        await self._receive_all(self._run(hello), hello, reader, writer)
+        _log.info("rank %d of run %s connected", hello.metadata.rank, hello.run)
+        try:
+            await self._receive_all(self._run(hello), hello, reader, writer)
+        finally:
+            _log.info("rank %d of run %s is disconnected", hello.metadata.rank, hello.run)
 
     def _refusal(self, hello: Hello) -> str:
         if hello.protocol != PROTOCOL:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
 from sonde.server.live.graphs import LiveGraphs
 from sonde.server.live.rank_link import RankLink
@@ -36,6 +37,7 @@ class LiveRank:
         self._status = _WAITING
         self._generation = 0
         self._is_measuring = False
+        self._address = ""
 
     @property
     def step(self) -> int:
@@ -68,6 +70,7 @@ class LiveRank:
     def connect(self, metadata: Metadata, link: RankLink) -> None:
         self.metadata = metadata
         self.link = link
+        self._address = link.address
 
     def measure_speed(self, first: int) -> None:
         """Ask the rank to run one step unobserved, ``first`` or a later one."""
@@ -113,6 +116,12 @@ class LiveRank:
 
     async def graph(self, number: int | None) -> GraphIndex:
         """The index of a graph, None: of the one that runs, or ran last; UsageError without it."""
+        if self.state == "waiting" and not self.graphs.infos:
+            raise UsageError(
+                f"rank {self.number} has no graph yet: its first step has not begun; try again "
+                "later",
+                slug="no-such-graph",
+            )
         return await self.graphs.index(number, self._status.graph)
 
     async def target_name(self, text: str) -> str:
@@ -149,6 +158,7 @@ class LiveRank:
             hit=status.hit if is_paused else None,
             is_measuring=self._is_measuring and self.state not in ("ended", "lost"),
             is_answering=self.link is None or self.link.is_answering,
+            address=self._address,
         )
 
     def _message(self) -> str:

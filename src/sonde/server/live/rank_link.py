@@ -45,6 +45,15 @@ class RankLink:
         self.is_open = True
 
     @property
+    def address(self) -> str:
+        """The IP address and port of the rank; empty if the connection has none."""
+        peer = self._writer.get_extra_info("peername")
+        if not isinstance(peer, tuple) or len(peer) < 2:
+            return ""
+        host, port = peer[:2]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+    @property
     def is_answering(self) -> bool:
         """Whether the rank has sent anything since the last few heartbeats."""
         return self._unanswered <= MISSED_HEARTBEATS

@@ -136,7 +136,8 @@ class LiveRun:
             raise UsageError(
                 f"steps must be from 1 to 1000 (got {request.steps})", slug="bad-request"
             )
-        for rank in self.ranks.connected(request.rank):
+        self._need_values("could be kept")
+        for rank in self.ranks.demand_connected(request.rank):
             rank.send(Keep(request.ops, request.steps))
 
     def measure_speed(self) -> None:
@@ -156,6 +157,17 @@ class LiveRun:
         at the end of its step. Waits up to ``wait_seconds``; 0: until all ranks have answered."""
         await self._check.run(self.ranks.connected(), self.watchpoints.all, wait_seconds)
         self._changes.touch("status", "hits")
+
+    def need_watchable(self) -> None:
+        """UsageError if all ranks have ended. A rank that was lost may connect again."""
+        self._need_values("a watchpoint could be evaluated on")
+
+    def _need_values(self, purpose: str) -> None:
+        if self.ranks and all(rank.state == "ended" for rank in self.ranks.values()):
+            raise UsageError(
+                f"run {self.id!r} has ended: it computes no more values that {purpose}",
+                slug="run-ended",
+            )
 
     def watchpoints_changed(self) -> None:
         self._check.forget()

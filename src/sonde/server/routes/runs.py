@@ -76,6 +76,7 @@ async def list_watchpoints(call: Call) -> api.WatchpointList:
 async def add_watchpoint(
     call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
 ) -> api.WatchpointAnswer:
+    call.run.need_watchable()
     warning = await _warning(call.run, query, body)
     spec = call.run.watchpoints.add(body)
     call.run.watchpoints_changed()
@@ -89,6 +90,7 @@ async def save_watchpoints(call: Call) -> api.WatchpointFile:
 
 @endpoints.add("PUT", f"{WATCHPOINTS}/file", "Replace all watchpoints by those of a file")
 async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.WatchpointList:
+    call.run.need_watchable()
     call.run.watchpoints.load(body)
     call.run.watchpoints_changed()
     return api.WatchpointList(call.run.watchpoints.all)
@@ -98,6 +100,7 @@ async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.Watchpoi
 async def change_watchpoint(
     call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
 ) -> api.WatchpointAnswer:
+    call.run.need_watchable()
     call.run.watchpoints.find(call.number)
     warning = await _warning(call.run, query, body)
     spec = call.run.watchpoints.change(call.number, body)

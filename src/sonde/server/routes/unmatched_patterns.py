@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from sonde.core.errors import UsageError
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.operators.suggestions import suggestion
 from sonde.server.graph.index import GraphIndex
 from sonde.server.run import Run
 from sonde.watch.conditions import CATALOGUE
-from sonde.watch.watchpoint import Pattern
 from sonde.wire.api import WatchpointDraft
 
 MOST_GRAPHS: Final = 50
@@ -28,7 +29,7 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
     is_known = False
     if draft.ops:
         async for index in _graphs(run, draft.ranks):
-            is_known = True
+            is_known |= index.whole  # Before the first step has ended not all ops are known.
             await asyncio.to_thread(search.look, index)  # Many patterns times many nodes.
             if not search.useless:
                 break
@@ -36,7 +37,7 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
         return ""
     if not is_known:
         return (
-            "no op is known before the first step, so it is not known yet whether "
+            "not all ops are known before the first step has ended, so it is not known yet whether "
             f"{_words(search.useless)} matches"
         )
     if search.unmatched:
@@ -45,9 +46,8 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
         wanted = ", ".join(f"{id} applies only to {kind}s" for id, kind in targets.items())
         message = f"{_words(search.useless)} matches, but {wanted}"
     if strict:
-        meant = search.meant()
-        hint = f"did you mean {meant!r}?" if meant else "'sonde ctl graph' shows names"
-        raise UsageError(f"{message}; {hint}", slug="no-such-op")
+        hint = search.hint() or "; 'sonde ctl graph' shows names"
+        raise UsageError(f"{message}{hint}", slug="no-such-op")
     return message
 
 
@@ -62,20 +62,23 @@ class _Search:
 
     def __init__(self, patterns: Iterable[str], targets: set[str]) -> None:
         self._targets = targets
-        self.unmatched = {text: Pattern.parse(text) for text in patterns}
+        self.unmatched = {text: OpPattern.parse(text) for text in patterns}
         self.useless = dict(self.unmatched)
-        self._scopes: dict[str, str] = {}
+        self._newest: GraphIndex | None = None
 
-    def meant(self) -> str | None:
-        """The scope that ends with a pattern that matched nothing."""
-        return next((self._scopes[each] for each in self.unmatched if each in self._scopes), None)
+    def hint(self) -> str:
+        """What the user may have meant by the first pattern that matched nothing."""
+        pattern = next(iter(self.unmatched.values()), None)
+        if pattern is None or self._newest is None:
+            return ""
+        nodes = self._newest.nodes
+        return suggestion(
+            pattern,
+            (NamedOp(each.name, each.type, each.scope, each.kind != "op") for each in nodes),
+        )
 
     def look(self, index: GraphIndex) -> None:
-        for text in self.unmatched:
-            wanted = f"/{text.strip('/')}/"
-            found = [scope.path for scope in index.scopes if scope.path.endswith(wanted)]
-            if found:
-                self._scopes[text] = min(found, key=len)  # The one of the forward pass.
+        self._newest = self._newest or index
         for text, pattern in list(self.useless.items()):
             for node in index.nodes:
                 is_leaf = node.kind != "op"

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from sonde.core.errors import UsageError
-from sonde.core.selection import OpPattern
+from sonde.core.operators.patterns import parse_all, selects
 from sonde.debugger.initial_watchpoints import recommended_draft
 from sonde.server.graph.index import GraphIndex
 from sonde.server.http.endpoint import Call, Endpoints
@@ -34,8 +34,9 @@ async def list_conditions(call: Call) -> api.Catalogue:
 
 @endpoints.add("POST", f"{WATCHPOINTS}/recommended", "Add the recommended watchpoints")
 async def add_recommended(call: Call) -> api.WatchpointList:
-    """Add the recommended watchpoints that match an op of this run's graph; all of them if there is
-    no graph yet. A watchpoint that exists is not added again."""
+    """Add the recommended watchpoints that match an op of this run's graph; all of them before the
+    first step has ended. A watchpoint that exists is not added again."""
+    call.run.need_watchable()
     index = await _graph(call.run)
     there = [(spec.name, spec.conditions) for spec in call.run.watchpoints]
     for recommended in RECOMMENDED:
@@ -49,16 +50,19 @@ async def add_recommended(call: Call) -> api.WatchpointList:
 
 
 async def _graph(run: Run) -> GraphIndex | None:
+    """The graph that runs, or ran last; None before the first step has ended."""
     try:
-        return await run.graph(None, None)
+        index = await run.graph(None, None)
     except UsageError:
         return None
+    known = (graph.whole for rank in run.view().ranks for graph in rank.graphs)
+    return index if index.whole or any(known) else None
 
 
 def _has_target(index: GraphIndex, recommended: Recommended, draft: api.WatchpointDraft) -> bool:
-    patterns = [OpPattern.parse(op) for op in draft.ops]
+    patterns = parse_all(draft.ops)
     return any(
         recommended.target in node.categories
-        and (not patterns or any(p.matches(node.name, node.type) for p in patterns))
+        and selects(patterns, node.name, node.type, node.scope, is_leaf=node.kind != "op")
         for node in index.nodes
     )

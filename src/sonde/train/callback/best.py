@@ -113,7 +113,9 @@ class EarlyStopping(Callback):
 
     def on_train_end(self, run_context: RunContext) -> None:
         if self.stopped_epoch and self._verbose:
-            print(f"Epoch {self.stopped_epoch}: early stopping, best {self._monitor} {self._best}")
+            print(
+                f"Epoch {self.stopped_epoch}: early stopping, best {self._monitor} {self._best!s}"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self._best, "wait": self._wait, "weights": self._weights}
@@ -207,7 +209,7 @@ class SaveBest(Callback):
         if self._verbose:
             print(
                 f"epoch: {arguments.cur_epoch_num} step: {arguments.cur_step_in_epoch}, "
-                f"best {self._monitor} {value} saved to {self.path}",
+                f"best {self._monitor} {value!s} saved to {self.path}",
                 flush=True,
             )
 

@@ -220,6 +220,7 @@ class ModelCheckpoint(Callback):
 
     def _note_success(self, path: Path, arguments: RunArguments) -> None:
         self._failure = None
+        _log.info("checkpoint saved: %s", path)
         self._saved = [item for item in self._saved if item[0] != path]
         self._saved.append((path, time.time()))
         arguments.update(latest_ckpt_file=str(path), last_save_ckpt_step=self._last_step)

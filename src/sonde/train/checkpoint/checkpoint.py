@@ -22,6 +22,7 @@ from sonde.core.arguments import wrong_type
 from sonde.core.files.atomic_file import replace_file_durably
 from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.format import FORMATS, SUFFIXES, Entries, read_entries, write_entries
+from sonde.train.checkpoint.loaded_tensor import LoadedTensor
 from sonde.train.checkpoint.state_json import flatten, unflatten
 
 _STATE = "sonde.resume"
@@ -84,11 +85,12 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """The weights of a checkpoint by name (tensors on the CPU; appended texts as ``str``).
 
-    With ``net`` they are also loaded into it (``load_param_into_net``). The training state is left
-    out. A file that is damaged, encrypted or contains code to run is a ``CheckpointError``.
+    The tensors also have MindSpore's ``asnumpy()``. With ``net`` they are also loaded into it
+    (``load_param_into_net``). The training state is left out. A file that is damaged, encrypted or
+    contains code to run is a ``CheckpointError``.
     """
-    parameters = {
-        name: value
+    parameters: dict[str, Any] = {
+        name: value if isinstance(value, str) else value.as_subclass(LoadedTensor)
         for name, value in read_entries(Path(ckpt_file_name)).items()
         if not _is_state(name) and (choice_func is None or choice_func(name))
     }

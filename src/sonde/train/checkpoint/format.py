@@ -114,15 +114,17 @@ def _write_safetensors(stream: BinaryIO, entries: Entries) -> None:
     process is killed.
     """
     weights = [
-        _weight(name, value) for name, value in entries.items() if not isinstance(value, str)
+        weight_of(name, value) for name, value in entries.items() if not isinstance(value, str)
     ]
     texts = {name: value for name, value in entries.items() if isinstance(value, str)}
     write_safetensors(stream, weights, texts)
 
 
-def _weight(name: str, tensor: torch.Tensor) -> Weight:
+def weight_of(name: str, tensor: torch.Tensor, *, trainable: bool | None = None) -> Weight:
+    """A tensor as the code that compares and lists weights sees it; it is read on demand."""
+
     def load() -> NDArray[Any]:
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
         try:
             return np.asarray(plain.numpy())
         except TypeError:  # a type that numpy lacks, of one or two bytes
@@ -134,7 +136,8 @@ def _weight(name: str, tensor: torch.Tensor) -> Weight:
             f"{name}: a safetensors file cannot hold {tensor.layout} tensors; save as .pt instead",
             slug="checkpoint-dtype",
         )
-    return Weight(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), load)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return Weight(name, dtype, tuple(tensor.shape), load, trainable)
 
 
 def _read_safetensors(path: Path) -> Entries:

@@ -96,7 +96,7 @@ class DatasetCursor:
     def open(self, dataset: Any, epoch: int, seen: int) -> Iterator[Any]:
         """Iterate over the batches of ``epoch`` (1-based) after the first ``seen`` ones."""
         self._dataset = dataset
-        _set_epoch(dataset, epoch)
+        set_epoch(dataset, epoch)
         generators = generators_of(dataset)
         back, self._return_to = self._return_to, None
         if back is not None and back["epoch_start"] is not None:
@@ -211,7 +211,7 @@ def _is_stateful(dataset: Any) -> bool:
     )
 
 
-def _set_epoch(dataset: Any, epoch: int) -> None:
+def set_epoch(dataset: Any, epoch: int) -> None:
     """Set the epoch (0-based) by which distributed samplers and streamed datasets shuffle."""
     for owner in (dataset, getattr(dataset, "sampler", None), getattr(dataset, "dataset", None)):
         set_epoch = getattr(owner, "set_epoch", None)

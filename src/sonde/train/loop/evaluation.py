@@ -34,13 +34,15 @@ def evaluate(
     prediction and target in the outputs; without them the metrics get all outputs.
     """
     arguments = context.original_args()
+    arguments.cur_step_num = 0
+    arguments.setdefault("cur_epoch_num", 0)  # inside fit: that of the training
     for metric in metrics.values():
         metric.clear()
     # Inside fit, the training run enters and leaves the callbacks.
     with nullcontext() if context.within_fit else hooks:
         hooks.call("begin")
+        arguments.cur_epoch_num = arguments.cur_epoch_num or 1
         hooks.call("epoch_begin")
-        arguments.setdefault("cur_epoch_num", 1)
         for number, element in enumerate(dataset, start=1):
             arguments.update(cur_step_num=number, eval_dataset_element=element)
             hooks.call("step_begin")

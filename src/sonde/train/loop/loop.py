@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -29,6 +31,7 @@ from sonde.core.arguments import check_non_negative_int
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
 from sonde.core.files.mindspore_ckpt import CheckpointError
+from sonde.core.observation_variables import asking
 from sonde.core.running_training import OrderlyEnd, begin_counting_at, register_ender
 from sonde.train.checkpoint.resume import (
     DatasetCursor,
@@ -44,6 +47,7 @@ from sonde.train.loop.arguments import first_arguments, length_of
 from sonde.train.loop.dispatch import Callbacks, Dispatcher, callback_list
 from sonde.train.loop.step_loss import as_step_output, loss_number
 
+_log = logging.getLogger("sonde.train")
 Result = TypeVar("Result")
 Element = TypeVar("Element")
 
@@ -102,6 +106,9 @@ class Loop:
 
     def __enter__(self) -> Loop:
         logs.configure()
+        if asking(os.environ):
+            # By name: captures are in a layer beside this one.
+            import_module("sonde.adapters.torch.environment").begin()
         self._hooks.__enter__()
         self._unregister = register_ender(self._stop_with)
         return self
@@ -196,6 +203,7 @@ class Loop:
         self._is_epoch_open = True
         self.arguments.cur_epoch_num = position.epoch
         self.arguments.cur_step_in_epoch = position.step_in_epoch
+        _log.info("epoch %d begins after %d steps", position.epoch, position.step)
         self._hooks.call("epoch_begin")
 
     def step_begin(self, element: Any = None) -> None:
@@ -217,6 +225,7 @@ class Loop:
         self._position.step += 1
         self._position.step_in_epoch += 1
         self.arguments.net_outputs = as_step_output(loss)
+        _log.debug("step %d ended", self._position.step)
         self._hooks.call("step_end")
 
     def epoch_end(self) -> None:
@@ -228,6 +237,7 @@ class Loop:
         self._position.inside = False
         self._cursor.close()
         self._hooks.call("epoch_end")
+        _log.info("epoch %d ended after %d steps", self._position.epoch, self._position.step)
         self._is_epoch_open = False
         for name in ("eval_results", "metrics"):
             self.arguments.pop(name, None)

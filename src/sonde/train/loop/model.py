@@ -26,8 +26,10 @@ from sonde.train.loop.model_checks import (
     check_scheduler_every,
     check_valid_frequency,
     checked_indexes,
+    resolved_scheduler,
 )
 from sonde.train.loop.progress import ProgressBar
+from sonde.train.loop.sink import in_sink_epochs
 from sonde.train.loop.step import Forward, TrainStep, evaluation_outputs, place
 from sonde.train.loss_scale import DynamicLossScaleManager
 from sonde.train.precision import precision_of
@@ -42,10 +44,10 @@ class Model:
     ``eval``; ``eval_indexes`` are then the positions of loss, prediction and target in its outputs.
 
     ``amp_level`` (O0, O1, O2, O3, auto) and ``dtype`` choose the precision, ``loss_scale_manager``
-    scales the loss, ``scheduler`` (any of ``torch.optim.lr_scheduler``) is stepped every step or
-    every epoch. ``compile=True``, or a dict of options, runs the network through
-    ``torch.compile``. ``device`` moves the network; batches always go where the network is.
-    ``callbacks`` are called in every run.
+    scales the loss, ``scheduler`` (any of ``torch.optim.lr_scheduler``, a ``LearningRateSchedule``
+    or a list of rates) is stepped every step or every epoch. ``compile=True``, or a dict of
+    options, runs the network through ``torch.compile``. ``device`` moves the network; batches
+    always go where the network is. ``callbacks`` are called in every run.
     """
 
     def __init__(
@@ -68,8 +70,7 @@ class Model:
     ) -> None:
         check_network(network)
         check_loss_fn(loss_fn)
-        check_part(optimizer, "optimizer")
-        check_part(scheduler, "scheduler")
+        scheduler = resolved_scheduler(scheduler, optimizer)
         check_scheduler_every(scheduler_every)
         check_part(loss_scale_manager, "loss_scale_manager")
         if device is not None:
@@ -101,8 +102,9 @@ class Model:
         train_dataset: Iterable[Any],
         callbacks: Callbacks = None,
         dataset_sink_mode: bool = False,
-        *,
+        sink_size: int = -1,
         initial_epoch: int = 0,
+        *,
         resume: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> None:
@@ -111,14 +113,16 @@ class Model:
         ``train_dataset`` is any iterable of batches; it is iterated once per epoch. ``resume`` is a
         checkpoint or a directory of them: training continues from there exactly as if it had not
         been interrupted (an empty directory starts from the beginning). ``progress`` shows or hides
-        the progress bar; by default it is shown in a terminal. ``dataset_sink_mode`` is passed to
-        the callbacks and has no other effect.
+        the progress bar; by default it is shown in a terminal. With ``dataset_sink_mode`` an epoch
+        has ``sink_size`` steps (-1: the whole dataset), as in MindSpore; it has no other effect,
+        and every step calls the callbacks.
         """
         self.fit(
             epoch,
             train_dataset,
             callbacks=callbacks,
             dataset_sink_mode=dataset_sink_mode,
+            sink_size=sink_size,
             initial_epoch=initial_epoch,
             resume=resume,
             progress=progress,
@@ -132,8 +136,10 @@ class Model:
         valid_frequency: int | Sequence[int] = 1,
         callbacks: Callbacks = None,
         dataset_sink_mode: bool = False,
-        *,
+        valid_dataset_sink_mode: bool = False,
+        sink_size: int = -1,
         initial_epoch: int = 0,
+        *,
         resume: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> None:
@@ -143,6 +149,9 @@ class Model:
         prefix ``eval_``, in ``cb_params.eval_results``.
         """
         self._check_run(epoch, initial_epoch, train_dataset, valid_dataset, valid_frequency)
+        train_dataset = in_sink_epochs(
+            train_dataset, sink_size, dataset_sink_mode=dataset_sink_mode, resume=resume
+        )
         listed = callback_list(self._callbacks, callbacks)
         shown = progress or (progress is None and ProgressBar.is_useful())
         loop = self._loop([*listed, ProgressBar()] if shown else listed, train_dataset, resume)
@@ -159,7 +168,7 @@ class Model:
             for number in loop.epochs(epoch, initial_epoch=initial_epoch):
                 self._train_epoch(loop, step, train_dataset)
                 if valid_dataset is not None and _is_due(number, valid_frequency):
-                    results = self._evaluate(valid_dataset, listed, dataset_sink_mode, loop)
+                    results = self._evaluate(valid_dataset, listed, valid_dataset_sink_mode, loop)
                     loop.arguments.metrics = results
                     loop.report(**{f"eval_{name}": value for name, value in results.items()})
 

@@ -8,9 +8,11 @@ from typing import Any
 from torch import nn
 from torch.optim import LBFGS
 
-from sonde.core.arguments import check_positive_int, wrong_type
+from sonde.core.arguments import check_positive_int, wrong_type, wrong_value
 from sonde.core.errors import UsageError
+from sonde.train.learning_rate import LearningRateSchedule, scheduler_for
 from sonde.train.loop.evaluation import LOSS_PREDICTION_TARGET, Indexes
+from sonde.train.scheduled_optimizer import follow_schedule, has_schedule
 
 _OWNER = "Model"
 _METHODS = {
@@ -57,6 +59,23 @@ def check_part(part: Any, name: str) -> None:
     if isinstance(part, type) or not all(hasattr(part, method) for method in methods):
         listed = " and ".join(methods)
         raise wrong_type(name, _OWNER, f"must be an object with {listed}", part)
+
+
+def resolved_scheduler(scheduler: Any, optimizer: Any) -> Any:
+    """A torch scheduler of ``Model``'s argument, which may also be a schedule or a list of rates.
+
+    An optimizer that was created with a schedule (``lr=WarmUpLR(...)``) follows it from now on.
+    """
+    check_part(optimizer, "optimizer")
+    if has_schedule(optimizer):
+        follow_schedule(optimizer)
+    if isinstance(scheduler, LearningRateSchedule | list | tuple):
+        if optimizer is None:
+            rule = "needs an optimizer whose rate it sets: Model(..., optimizer=...)"
+            raise wrong_value("scheduler", _OWNER, rule, scheduler)
+        return scheduler_for(optimizer, scheduler)
+    check_part(scheduler, "scheduler")
+    return scheduler
 
 
 def check_loss_fn(loss_fn: Any) -> None:

@@ -13,6 +13,7 @@ from sonde.core.settings import nearest
 from sonde.train.metrics.classification import (
     F1,
     Accuracy,
+    EvaluationBase,
     Fbeta,
     Precision,
     Recall,
@@ -54,6 +55,7 @@ __all__ = [
     "ConfusionMatrixMetric",
     "CosineSimilarity",
     "Dice",
+    "EvaluationBase",
     "Fbeta",
     "HausdorffDistance",
     "Loss",

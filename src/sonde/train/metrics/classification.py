@@ -30,8 +30,11 @@ EVAL_TYPES = ("classification", "multilabel")
 _UNCHECKED: dict[str, Any] = {"validate_args": False, "sync_on_compute": False}
 
 
-class _CountingMetric(GatheredMetric[Any]):
-    """Reads a batch and passes it to the torchmetrics counter of the subclass.
+class EvaluationBase(GatheredMetric[Any]):
+    """Base of the metrics of classification: reads a batch, and passes it to a counter.
+
+    A class of your own overrides ``clear``, ``update`` and ``eval``, as with ``Metric``, or only
+    ``_counter``, which returns the torchmetrics object that counts.
 
     ``"classification"``: scores ``(N, C, ...)`` against labels ``(N, ...)``, indexes or one-hot.
     ``"multilabel"``: zeros and ones ``(N, C, ...)`` on both sides.
@@ -61,7 +64,7 @@ class _CountingMetric(GatheredMetric[Any]):
         return preds.argmax(1) if preds.ndim > target.ndim else preds
 
 
-class Accuracy(_CountingMetric):
+class Accuracy(EvaluationBase):
     """The share of samples predicted right.
 
     ``"classification"``: scores ``(N, C, ...)`` against labels ``(N, ...)``, indexes or one-hot; a
@@ -84,7 +87,7 @@ class Accuracy(_CountingMetric):
         return MultilabelExactMatch(classes, **_UNCHECKED)
 
 
-class _PerClass(_CountingMetric):
+class _PerClass(EvaluationBase):
     """Base of precision, recall and F-score: a value for each class, from its counts."""
 
     def eval(self, average: bool = False) -> Any:

@@ -32,16 +32,23 @@ class MetricInputTypeError(_InputError, TypeError):
 
 
 class MetricValue(float):
-    """A float that ``str``, ``print`` and f-strings show with at most four decimals.
+    """A float that ``print`` shows with at most four decimals.
 
-    Numbers below 0.001, and from a million on, are shown in scientific notation. ``repr``,
-    ``json``, explicit formats, comparisons and arithmetic use the exact number; arithmetic returns
-    a plain float.
+    Numbers below 0.001, and from a million on, are shown in scientific notation. Everything else
+    uses the exact number: ``repr``, ``json``, f-strings and formats, comparisons, arithmetic (which
+    returns a plain float), and ``str(value) + ".ckpt"``: two values that differ in the fifth
+    decimal give two file names.
     """
 
     __slots__ = ()
 
     def __str__(self) -> str:
+        return _ShownValue(self._shown(), float.__repr__(self))
+
+    def __format__(self, format_spec: str) -> str:
+        return float.__repr__(self) if not format_spec else float.__format__(self, format_spec)
+
+    def _shown(self) -> str:
         whole = float.__repr__(self)
         if not math.isfinite(self):
             return whole
@@ -52,6 +59,26 @@ class MetricValue(float):
             mantissa += "0"
         shown = mantissa + exponent + power
         return min(shown, whole, key=len)
+
+
+class _ShownValue(str):
+    """The text of a ``MetricValue``: short by itself, with all digits when joined with ``+``."""
+
+    _whole: str
+
+    def __new__(cls, shown: str, whole: str) -> _ShownValue:
+        text = super().__new__(cls, shown)
+        text._whole = whole
+        return text
+
+    def __add__(self, following: str) -> str:
+        return self._whole + following
+
+    def __radd__(self, preceding: str) -> str:
+        return preceding + self._whole
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str.__str__(self),)
 
 
 class Metric(ABC):

@@ -50,6 +50,16 @@ def draws() -> list[float]:
     ]
 
 
+@pytest.mark.document(
+    82,
+    says="set the same randomness seed",
+    how="`sonde.set_seed(7)`, `sonde run --deterministic --seed 7 train.py`",
+)
+@pytest.mark.document(
+    197,
+    says="ms.set_seed(1): the random seeds of MindSpore, NumPy, and dataset are fixed",
+    how="`sonde.set_seed(1)`: Python, NumPy, torch and the order of data",
+)
 def test_a_seed_fixes_python_numpy_torch_and_the_order_of_data() -> None:
     sonde.set_seed(7)
     first = draws()
@@ -197,6 +207,11 @@ def test_workers_that_are_not_forked_are_reported_as_unwatched() -> None:
     assert any("workers of a DataLoader that start by spawn" in what for what in found.left)
 
 
+@pytest.mark.document(
+    84,
+    says="remove the effect of random operators in the network such as dropout and initializer",
+    how="`sonde run --deterministic --no-dropout train.py`; the seed fixes the initializer",
+)
 def test_without_dropout_all_elements_pass_in_training() -> None:
     x = torch.arange(1.0, 25.0).reshape(2, 3, 4)
     attention = nn.MultiheadAttention(4, 2, dropout=0.9, batch_first=True)
@@ -224,6 +239,11 @@ def test_dropout_is_off_in_compiled_code_too_and_breaks_no_graph() -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.document(
+    83,
+    says="turn off the data shuffle",
+    how="`sonde run --deterministic --no-shuffle train.py`",
+)
 def test_no_shuffle_keeps_the_order_and_reports_explicit_shuffling() -> None:
     data = TensorDataset(torch.arange(6))
     with deterministic(Determinism(no_shuffle=True), lambda line: None) as found:

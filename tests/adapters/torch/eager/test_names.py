@@ -147,6 +147,30 @@ def test_wrappers_leave_no_trace_in_names() -> None:
     assert "Default/network-Net/conv1-Conv2d/convolution-op0" in seen.names()
 
 
+def test_classes_that_torch_makes_of_the_modules_own_leave_no_trace_in_names() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    nn.utils.parametrizations.weight_norm(net[0])
+    made = type(
+        "DDPLinear", (nn.Linear,), {"__module__": "torch.distributed._composable.replicate"}
+    )
+    net[1].__class__ = made
+    with watch() as seen, torch.no_grad():
+        net(torch.ones(1, 4))
+    assert type(net[0]).__name__ == "ParametrizedLinear"
+    assert "Default/network-Sequential/0-Linear/addmm-op0" in seen.names()
+    assert "Default/network-Sequential/1-Linear/addmm-op0" in seen.names()
+
+
+def test_a_class_of_the_program_keeps_its_name() -> None:
+    class ParametrizedLinear(nn.Linear):
+        pass
+
+    net = ParametrizedLinear(4, 2)
+    with watch() as seen, torch.no_grad():
+        net(torch.ones(1, 4))
+    assert "Default/network-ParametrizedLinear/addmm-op0" in seen.names()
+
+
 def test_names_are_the_same_in_every_step_whatever_the_batch() -> None:
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

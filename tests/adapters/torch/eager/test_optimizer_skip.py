@@ -12,8 +12,8 @@ from tests.adapters.torch.fitting import batch, mlp
 from tests.adapters.torch.watching import same, watch
 from torch import nn
 
-from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import dispatch_mode as eager
+from sonde.adapters.torch.mode_stack import mode_stack
 
 LINEAR = ("addmm",)
 
@@ -26,7 +26,7 @@ class _Presence:
         original = torch.optim.SGD.__dict__["_init_group"]
 
         def noting(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            stack = private.mode_stack()
+            stack = mode_stack()
             self.steps.append(any(isinstance(mode, eager.Observer) for mode in stack))
             return original(optimizer, *args, **kwargs)
 
@@ -167,7 +167,7 @@ def test_an_optimizer_that_raises_leaves_the_rest_watched(
         len(seen.calls(0)),
         2 * len(seen.calls(0)),
     ]
-    assert not any(isinstance(mode, eager.Observer) for mode in private.mode_stack())
+    assert not any(isinstance(mode, eager.Observer) for mode in mode_stack())
 
 
 def test_ops_wanted_later_are_observed_from_the_next_step_on(present: _Presence) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +113,55 @@ def test_a_step_has_the_same_ops_whether_or_not_an_evaluation_precedes_it(
     assert sum("[evaluation-not-observed]" in line for line in seen.reports) == 1
 
 
+def measure(net: nn.Module) -> torch.Tensor:
+    """Leaves the network in eval mode, as a trainer does that calls ``train()`` in each step."""
+    net.eval()
+    with torch.no_grad():
+        found = net(torch.ones(8, 4))
+    return found.mean()
+
+
+@pytest.mark.parametrize("is_decorated", [False, True])
+def test_ops_before_the_network_is_in_training_mode_again_belong_to_the_next_step(
+    is_decorated: bool,
+) -> None:
+    evaluate = torch.no_grad()(measure) if is_decorated else measure
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with watch() as seen:
+        for step in range(4):
+            if step == 2:
+                figure = evaluate(net)
+                assert figure.add(1).isfinite().item()  # What reads a result is not of the step.
+            x = torch.ones(8, 4).mul(0.5)
+            net.train()
+            net(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert names(seen, 1) == names(seen, 2) == names(seen, 3)
+    assert any("mul" in name for name in names(seen, 2))
+
+
+def test_the_line_about_evaluations_is_the_users_own(tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "trainer.py"
+    library.parent.mkdir()
+    library.write_text("def run(net, x):\n    return net(x)\n")
+    code: dict[str, Any] = {}
+    exec(compile(library.read_text(), str(library), "exec"), code)
+
+    def evaluate(net: nn.Module) -> None:
+        net.eval()
+        with torch.no_grad():
+            code["run"](net, torch.ones(8, 4))
+        net.train()
+
+    with watch() as seen:
+        train({2: evaluate})
+    (line,) = [each for each in seen.reports if "[evaluation-not-observed]" in each]
+    number = evaluate.__code__.co_firstlineno + 3
+    assert f"({__file__}:{number} (in trainer.py:2))" in line
+
+
 def test_an_evaluation_is_observed_if_the_user_asks_for_it() -> None:
     with watch(observe=("evaluation",)) as seen:
         train({2: validate})
@@ -142,7 +192,8 @@ def test_a_program_without_an_optimizer_shows_its_inference() -> None:
 
 
 def test_an_own_update_loop_is_trained_as_well() -> None:
-    net = network()
+    net, other = network(), network()
+    unused = torch.optim.SGD(other.parameters())  # says nothing about ``net``
     with watch(step_by="manual") as seen:
         for step in range(3):
             if step == 2:
@@ -155,6 +206,7 @@ def test_an_own_update_loop_is_trained_as_well() -> None:
             assert seen.adapter is not None
             seen.adapter.end_step()
     assert names(seen, 1) == names(seen, 2)
+    assert len(unused.param_groups) == 1
 
 
 def in_step(run: Callable[[nn.Module, nn.Module, torch.Tensor], Any]) -> Watched:

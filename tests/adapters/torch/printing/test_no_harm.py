@@ -126,6 +126,11 @@ def test_no_tensor_is_kept(backend: str | None) -> None:
     assert [storage() for storage in storages] == [None, None]
 
 
+@pytest.mark.document(
+    170,
+    says="the Print operator in a dumped script: there will be an error log",
+    how="`sonde.print` and `sonde.ops.Print` are not dumped, and no error is logged",
+)
 def test_a_capture_does_not_see_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def step(talks: bool) -> None:
         weight = nn.Parameter(torch.ones(3))

@@ -24,6 +24,17 @@ pytestmark = [
 ]
 
 
+@pytest.mark.document(89)
+@pytest.mark.document(
+    34,
+    says="`Print` operator: ops.Print() in __init__, invoked in construct, strings and tensors",
+    how="`sonde.ops.Print`, `sonde.print`: the same output, byte for byte; also in compiled code",
+)
+@pytest.mark.document(
+    35,
+    says="the `Print` operator is only supported in Ascend environment",
+    how="CPU and GPU, eager and compiled",
+)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_example_of_the_document_prints_what_the_document_says(
     backend: str | None, capsys: pytest.CaptureFixture[str]

@@ -178,6 +178,12 @@ def test_rows_of_many_tensors_come_over_in_one_transfer(monkeypatch: pytest.Monk
 # ------------------------------------------------------------------------- in a dump
 
 
+@pytest.mark.document(147)
+@pytest.mark.document(
+    145,
+    says='`stat_calc_mode`: "host" or "device"',
+    how="key `stat_calc_mode`; both give the same rows",
+)
 @pytest.mark.parametrize(
     "name", ["an_mlp", "a_grad_scaler", "odd_tensors", "in_place_and_views", "foreach_adam"]
 )
@@ -236,6 +242,11 @@ def test_a_step_is_gathered_once_and_unseen(
         ]
 
 
+@pytest.mark.document(
+    146,
+    says='`device_stat_precision_mode`: "high" or "low", default "high"',
+    how="key `device_stat_precision_mode`",
+)
 def test_low_precision_reaches_the_dump(tmp_path: Path) -> None:
     x = torch.full((4,), 60000.0, dtype=torch.float16)
     for mode, norm in (("high", "120000.0"), ("low", "inf")):

@@ -149,6 +149,11 @@ def test_another_memory_format_is_no_difference(found: dict[str, RunComparison])
     assert found["channels last"].verdict == "aligned"
 
 
+@pytest.mark.document(
+    80,
+    says="using numpy to construct the input data to ensure the same inputs to the networks",
+    how="`torch.from_numpy`; `sonde compare` looks at the inputs first and says if the data differ",
+)
 def test_different_data_are_reported_as_such(tmp_path: Path) -> None:
     def train(seed: int) -> Callable[[], None]:
         torch.manual_seed(0)

@@ -80,7 +80,7 @@ class CompiledGraphs:
 
         ``began`` is called when a compiled function is about to run.
         """
-        compiler.watch_entries(lambda: began() if self in CAPTURES else None, undo)
+        compiler.watch_entries(began, undo)
         compiler.hide_while_tracing(hidden, undo)
         compiler.watch_backends(self._wrapped, undo)
         compiler.watch_traced(self._traced, undo)

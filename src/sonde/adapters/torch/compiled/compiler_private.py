@@ -135,12 +135,16 @@ def hide_while_tracing(
 
 
 def watch_entries(began: Callable[[], None], undo: ExitStack) -> None:
-    """Call ``began`` whenever a function that is compiled from now on is about to run."""
+    """Call ``began`` whenever a function that is compiled from now on is about to run, until
+    ``undo`` is closed; torch keeps the hooks for longer."""
     kind = _eval_frame._TorchDynamoContext
     original = kind.__init__
+    current = [began]
+    undo.callback(current.clear)
 
     def enter() -> Callable[[], None]:
-        began()
+        for action in current:
+            action()
         return lambda: None  # The exit hook.
 
     @functools.wraps(original)

@@ -19,6 +19,7 @@ from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.mode_stack import mode_stack
 from sonde.adapters.torch.tensors.view import TorchCall, TorchView
 from sonde.capture.session import Session, Wants
 from sonde.core.graph import OpNode
@@ -108,7 +109,7 @@ class GraphRuns:
     @contextmanager
     def _hidden_ops(self) -> Iterator[None]:
         """Hide the ops of this block from the dispatch mode."""
-        modes = private.mode_stack()
+        modes = mode_stack()
         if len(modes) == 1 and modes[0] is self.observer:
             with private.without_modes():
                 yield

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry, parameters_of
 from sonde.adapters.torch.eager.naming.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
@@ -46,7 +47,9 @@ class TorchHeld:
         return None if gradient is None else TorchView(gradient)
 
 
-_GONE = torch.empty(0)
+# This module may be imported inside modes of the program.
+with private.unobserved():
+    _GONE = torch.empty(0, device="cpu")
 
 
 class TorchSnapshot:
@@ -88,6 +91,8 @@ class HeldTensors:
         # The tensors that no optimizer has changed yet; None: unknown.
         self._unchanged: tuple[TorchHeld, ...] | None = None
         self._is_stale = True
+        # Torch's counts of writes when an optimizer of an observed step began, by tensor.
+        self._versions: dict[int, int] = {}
 
     def follow(self, adapter: TorchAdapter) -> None:
         """Collect what the networks that ``adapter`` observes hold."""
@@ -116,6 +121,23 @@ class HeldTensors:
             changed = self.optimizers.changed()
             self._unchanged = tuple(each for each in held if id(each.tensor) not in changed)
         return self._unchanged
+
+    def note_versions(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note the state of the parameters of ``optimizer``, which is about to change them."""
+        for parameter in parameters_of(optimizer):
+            self._versions[id(parameter)] = private.version_of(parameter)
+
+    def forget_versions(self) -> None:
+        self._versions.clear()
+
+    def is_updated(self, name: str) -> bool:
+        """Whether a parameter was changed since an optimizer of this step began."""
+        for held in self._held if self._versions else ():
+            tensor = held.tensor
+            if held.name == name and tensor is not None:
+                version = self._versions.get(id(tensor))
+                return version is not None and version != private.version_of(tensor)
+        return False
 
     def left_alone(self) -> Collection[str]:
         """The names of tensors whose optimizers did not step in this step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from torch.nn.parameter import is_lazy
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.debugging.forward_trace import start_trace
 from sonde.adapters.torch.debugging.held_tensors import HeldTensors, TorchHeld, TorchSnapshot
 from sonde.adapters.torch.debugging.ranks import outlive_launcher
 from sonde.adapters.torch.tensors.unusual_layouts import elements
 from sonde.adapters.torch.tensors.view import TorchView, name_of
 from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
+from sonde.debugger.trainee import ForwardTrace, ModuleScope
 from sonde.watch.conditions import Memory
 
 if TYPE_CHECKING:
@@ -40,6 +42,20 @@ class TorchTrainee:
 
     def held(self) -> Sequence[TorchHeld]:
         return self.tensors.all()
+
+    def modules(self) -> Sequence[ModuleScope]:
+        if self._adapter is None:
+            return ()
+        known = self._adapter.innermost_modules()
+        return [ModuleScope(scope, type(module).__name__) for scope, module in known]
+
+    def trace_forward(self, deliver: Callable[[ForwardTrace], None]) -> Callable[[], None]:
+        if self._adapter is None:
+            return lambda: None
+        return start_trace(self._adapter, self.tensors.by_id, deliver)
+
+    def is_updated(self, name: str) -> bool:
+        return self.tensors.is_updated(name)
 
     def unchanged_yet(self) -> Sequence[TorchHeld]:
         return self.tensors.unchanged_yet()

@@ -94,6 +94,7 @@ class TorchDebugging:
         """``has_closure``: the optimizer computes the gradients itself, by calling a closure."""
         if self._trainee.is_observed():
             self._held.learn_gradients(optimizer)
+            self._held.note_versions(optimizer)
         self.debugger.before_update()
         if self._optimizers.begins(optimizer):
             self._held.optimizer_changes_weights()
@@ -136,6 +137,7 @@ class TorchDebugging:
     def step_ended(self) -> None:
         """A step has ended; observation of the next one has not begun."""
         self._steps += 1
+        self._held.forget_versions()
         # Modules become known as they run.
         if self._trainee.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._held.set_stale()

@@ -18,11 +18,12 @@ from torch import nn
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.call_sites import CallSites
-from sonde.adapters.torch.eager.evaluation_report import EvaluationReport
+from sonde.adapters.torch.eager.evaluation_report import EvaluationReport, tensors_of
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.naming.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.naming.source_lines import engine_code, is_user_file
+from sonde.adapters.torch.eager.op_calls import function_of
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
@@ -38,6 +39,8 @@ from sonde.core.graph import Source
 _Tensor = torch.Tensor
 
 _DETACH = torch.ops.aten.detach.default
+# Takes the place of the record of an op of an evaluation whose results are noted.
+_OF_EVALUATION: Any = ()
 
 
 class Observer(private.TorchDispatchMode):  # type: ignore[misc]
@@ -114,6 +117,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             set_eval_frame=private.set_eval_frame,
             autograd_node=private.current_autograd_node,
             engine_code=engine_code(),
+            function_of=function_of,
             op_writes=lambda func: bool(op_info(func).writes),
             describe_site=sites.describe,
             meet_input=sites.meet_input,
@@ -169,6 +173,13 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def is_learned(self) -> bool:
         """Whether all ops of this step so far have records."""
         return self._native is None or not self.tables.has_draft
+
+    @property
+    def ops_in_step(self) -> int:
+        """How many ops have run in this step; no records are made for it."""
+        if not self.is_learned:
+            return int(self.tables.ops_in_step)
+        return len(self.last.path())
 
     @property
     def has_ops(self) -> bool:
@@ -264,6 +275,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         """Leave the scope of ``module``, which returned ``result``."""
         self.scopes.leave(module)
         if self.outside.is_evaluating and not self.scopes.is_inside_module:
+            self.outside.note_results(tensors_of(result))
             self.evaluations.network_ran(module, result, self._session.step)
 
     # ------------------------------------------------------------ ops, one by one
@@ -289,7 +301,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             seen = None
         written = uncounted_writes(func, args, kwargs)
         try:
-            result = func(*args, **kwargs) if kwargs else func(*args)
+            run = function_of(func) if type(func) is private.OpOverload else func
+            result = run(*args, **kwargs) if kwargs else run(*args)
         except BaseException as error:
             if seen is not None:
                 self._report_raised(seen, args, kwargs, error)
@@ -307,6 +320,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self, seen: Seen, args: Sequence[Any], kwargs: dict[str, Any] | None, raised: BaseException
     ) -> None:
         """Emit an op that raised; the program gets what the op raised."""
+        if seen is _OF_EVALUATION:
+            return
         try:
             self.emitter.op_raised(seen, args, kwargs, raised)
         except Exception as error:
@@ -319,7 +334,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         # Tensor subclasses of the program are read as plain tensors: their own code must not run.
         with private.without_torch_functions():
             if not self.tables.started and not self._is_in_step(func, args, kwargs):
-                return None
+                is_noted = not self._is_suspended and self.outside.notes_results
+                return _OF_EVALUATION if is_noted else None
             return self._record_of(func, args, kwargs)
 
     def _record_of(
@@ -367,6 +383,9 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self, seen: Seen, result: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> None:
         with private.without_torch_functions():
+            if seen is _OF_EVALUATION:
+                self.outside.note_results(tensors_in(result))
+                return
             record, tensors, keys, before = seen
             results = list(tensors_in(result))
             results.extend(tensors[slot] for slot in record.returned)
@@ -403,12 +422,13 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
         It begins inside a module, or with an op on a tensor that requires a gradient. Earlier ops
         make data and initial weights. ``detach`` begins no step: copying a module calls it to read
-        a weight's ``data``.
+        a weight's ``data``. Nor do tensors on the meta device, which have no values: FSDP2 splits
+        weights there.
         """
         if self.scopes.is_inside_module or (
             torch.is_grad_enabled()
             and func is not _DETACH
-            and any(tensor.requires_grad for tensor in tensors_in(args))
+            and any(each.requires_grad and each.device.type != "meta" for each in tensors_in(args))
         ):
             self.begin_at_once()
         return self._has_started

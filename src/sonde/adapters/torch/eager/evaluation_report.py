@@ -12,8 +12,9 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.source_lines import find_user_frame, stack_of
-from sonde.adapters.torch.eager.naming.wrappers import unwrap
+from sonde.adapters.torch.eager.naming.wrappers import class_name
 from sonde.adapters.torch.eager.op_schema import tensors_in
+from sonde.core.graph import shown_source
 from sonde.core.running_training import step_text
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -36,7 +37,7 @@ class EvaluationReport:
         """Note that a network ran in an evaluation before or in step ``step``."""
         if private.is_tracing() or torch.is_grad_enabled():
             return
-        name = type(unwrap(network)).__name__
+        name = class_name(network)
         if not self._is_told:
             self._is_told = True
             self.notify(
@@ -48,7 +49,7 @@ class EvaluationReport:
         if self._is_nan_told:
             return
         with private.unobserved(), torch.no_grad():
-            checks = [torch.isnan(each).any() for each in _tensors_of(result) if _is_checked(each)]
+            checks = [torch.isnan(each).any() for each in tensors_of(result) if _is_checked(each)]
             if not checks:
                 return
             where = f"{name} in an evaluation before {step_text(step)}{_place()}"
@@ -73,7 +74,7 @@ class EvaluationReport:
             )
 
 
-def _tensors_of(result: Any) -> Iterator[torch.Tensor]:
+def tensors_of(result: Any) -> Iterator[torch.Tensor]:
     """The tensors that a network returned, alone, in a list or a mapping."""
     if isinstance(result, Mapping):
         result = tuple(result.values())
@@ -92,6 +93,7 @@ def _is_checked(tensor: torch.Tensor) -> bool:
 
 
 def _place() -> str:
+    """The user's own line that runs the network, as it is shown of an op."""
     _, frame = find_user_frame(sys._getframe(1))
-    sources = stack_of(frame)
-    return f" ({sources[0]})" if sources else ""
+    source = shown_source(stack_of(frame))
+    return "" if source is None else f" ({source})"

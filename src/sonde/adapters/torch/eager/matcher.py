@@ -15,12 +15,13 @@ from typing import Final
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_calls import function_of
 from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
 from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
-INTERFACE: Final = 6
+INTERFACE: Final = 7
 """Increased with every change of the native module's Python interface.
 
 ``native/generate_constants.py`` compiles it into the module; a module with another number is not
@@ -45,7 +46,7 @@ def _built() -> ModuleType | None:
         return None
     if getattr(module, "INTERFACE", 0) != INTERFACE:
         logger.warning(
-            "sonde: %s was built from other sources than Sonde's Python code and is not used, "
+            "%s was built from other sources than Sonde's Python code and is not used, "
             "which is slower; install Sonde again",
             module.__file__,
         )
@@ -83,7 +84,7 @@ def add_node(native: ModuleType, record: OpRecord, group: int) -> None:
     record.native = native.Node(
         record,
         func,
-        func._op if type(func) is private.OpOverload else func,
+        function_of(func) if type(func) is private.OpOverload else func,
         record.scope,
         record.depth,
         record.code,

@@ -17,6 +17,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.mode_stack import pop_mode_below, push_mode_below
 from sonde.adapters.torch.tensors.lending import watch_exposure
 from sonde.core.patching import Removals
 
@@ -154,9 +155,9 @@ class ObservationSwitch:
             watch_exposure(
                 observer.loans, observer.inputs.allocated_again, self._failed, self._installed
             )
-            self._installed.callback(private.pop_mode_below, self._observer)
+            self._installed.callback(pop_mode_below, self._observer)
             self._has_mode = True
-            private.push_mode_below(self._observer)
+            push_mode_below(self._observer)
         else:
             self._close()
             self.state = ObservationState.OFF

@@ -165,6 +165,7 @@ class Learner:
     ) -> tuple[tuple[int, TensorRef], ...]:
         """What each output is to the tables (FRESH, ALIAS or WRITTEN), and its reference."""
         written = {private.tensor_id(tensors[slot]) for slot in record.writes}
+        written_keys = {keys[slot] for slot in record.writes}
         outs: list[tuple[int, TensorRef]] = []
         changed: set[int] = set()
         for slot, tensor in enumerate(results):
@@ -172,7 +173,8 @@ class Learner:
             known = key in keys or key in changed or self._tables.entry(key) is not None
             # If the op returns several tensors over one storage, the first is the write to it, the
             # others are views of the result.
-            is_change = private.tensor_id(tensor) in written and key not in changed
+            is_written = private.tensor_id(tensor) in written or key in written_keys
+            is_change = is_written and key not in changed
             kind = WRITTEN if is_change else ALIAS if known else FRESH
             changed.add(key)
             geometry = self._inputs.geometry(tensor)

@@ -77,10 +77,12 @@ def output_ref(
     """Make the reference of one output, and note in it whether ops have filled its memory."""
     ref = TensorRef(record, slot, geometry)
     inputs = [number for number, other in enumerate(keys) if other == key]
+    # An op such as _foreach_copy_ may fill several tensors over one storage.
+    filled = {number: record.filled[number] or number in record.overwrites for number in inputs}
     ref.is_unfilled = (
         not record.info.fills
         or slot in record.info.workspaces
-        or (kind == ALIAS and not all(record.filled[number] for number in inputs))
+        or (kind == ALIAS and not all(filled[number] for number in inputs))
     )
     if kind == WRITTEN and not _is_whole(tensor):
         befores = [record.in_refs[number] for number in inputs]

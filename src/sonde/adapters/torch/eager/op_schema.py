@@ -21,6 +21,7 @@ _MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
     "aten::batch_norm_with_update": ("running_mean", "running_var"),
     "aten::_batch_norm_with_update": ("running_mean", "running_var"),
     "aten::mkldnn_rnn_layer_backward": ("workspace",),
+    "fsdp::all_gather_copy_in": ("all_gather_output",),
 }
 _REARRANGING = frozenset(
     f"aten::{name}"
@@ -40,6 +41,7 @@ _REARRANGING = frozenset(
 )
 _FUNCTIONAL_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 _COLLECTIVES = ("c10d", *_FUNCTIONAL_COLLECTIVES)
+_WAIT = "wait_tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,10 @@ class OpInfo:
 
     ``rearranges``: if the one output has as many elements as the first input, they are the same
     elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
-    other ops, or code that is not an op, will fill. ``workspaces`` are the slots of outputs that
-    only the op's own backward reads; their values mean nothing elsewhere. ``is_pending``: the op
-    begins a collective, and its outputs must not be read before ``wait_tensor``.
+    other ops, or code that is not an op (a collective that has begun), will fill. ``workspaces``
+    are the slots of outputs that only the op's own backward reads; their values mean nothing
+    elsewhere. ``is_pending``: the op begins a collective, and its outputs must not be read before
+    ``wait_tensor``.
     """
 
     type: str
@@ -95,6 +98,12 @@ def op_info(func: Any) -> OpInfo:
         names = {argument.name for argument in schema.arguments}
         overwrites |= {each for each in names if each.startswith("output")}
         writes |= overwrites | names & {"tensors"}
+    is_pending = False
+    if namespace in _FUNCTIONAL_COLLECTIVES:
+        is_pending = name != _WAIT
+        if name == _WAIT:  # The collective writes it, until the wait is over.
+            overwrites.add(schema.arguments[0].name)
+            writes |= overwrites
     op_type = _type_name(namespace, name)
     if op_type.removeprefix("_foreach_") in OVERWRITING and schema.arguments:
         overwrites.add(schema.arguments[0].name)
@@ -103,10 +112,10 @@ def op_info(func: Any) -> OpInfo:
         arguments=tuple(argument.name for argument in schema.arguments),
         writes=frozenset(writes),
         is_collective=namespace in _COLLECTIVES,
-        fills=op_type not in ALLOCATING,
+        fills=op_type not in ALLOCATING and not is_pending,
         rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
         workspaces=WORKSPACES.get(op_type, ()),
-        is_pending=namespace in _FUNCTIONAL_COLLECTIVES and name != "wait_tensor",
+        is_pending=is_pending,
         overwrites=frozenset(overwrites),
     )
 

@@ -14,6 +14,7 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.op_tree import OpRecord
+from sonde.adapters.torch.mode_stack import pop_mode_below, push_mode_below
 from sonde.capture.session import Session
 
 _TIMES = 2
@@ -81,7 +82,7 @@ class OptimizerSkip:
             and self._is_unwanted(seen, self._start)
             and not private.keeps_modes()
         ):
-            private.pop_mode_below(self._observer)
+            pop_mode_below(self._observer)
             self._skipped = seen
 
     def ends(self) -> None:
@@ -98,7 +99,7 @@ class OptimizerSkip:
         self._start = None
         if self._skipped is not None:
             self._skipped = None
-            private.push_mode_below(self._observer)
+            push_mode_below(self._observer)
 
     def _remember(self, start: OpRecord, end: OpRecord) -> None:
         seen = self._seen.get(start)

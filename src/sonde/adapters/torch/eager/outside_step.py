@@ -1,17 +1,21 @@
 """Decides which ops belong to no training step: those of evaluations and of data loading.
 
 An evaluation: all networks that an optimizer trains are in eval mode, and the op records no
-gradients. Data loading: the op runs while a DataLoader makes its next batch, and not inside a
-network (a module with parameters). docs/capture.md has the reasons.
+gradients; where gradients are enabled, it also runs inside a network, reads a result of the
+evaluation, or is called by the function that called ``eval()``. Data loading: the op runs while a
+DataLoader makes its next batch, and not inside a network (a module with parameters).
+docs/capture.md has the reasons.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from types import CodeType
 from typing import Any, Literal
 
 import torch
@@ -20,12 +24,14 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
 from sonde.adapters.torch.eager.op_outputs import argument_slots
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.lending import Loans
+from sonde.core.interruption import pass_on
 from sonde.core.patching import call_before, wrap
 from sonde.core.weak_table import WeakTable
 
@@ -57,11 +63,16 @@ class OutsideStep:
         self._thread = threading.get_ident()
         self._networks: dict[int, weakref.ref[nn.Module]] = {}
         self._optimizers: WeakTable[torch.optim.Optimizer, None] = WeakTable()
-        self._has_searched = False
+        # Those made before the capture began; None: not searched for yet.
+        self._older: WeakTable[torch.optim.Optimizer, None] | None = None
         self._switching = 0
         self._loading = 0
         # Whether the trained networks are in eval mode; None: not determined yet.
         self._is_evaluating: bool | None = False
+        # The function that last set a network to eval mode.
+        self._evaluator: CodeType | None = None
+        # What evaluations have computed, outside of networks and as their results.
+        self._results: WeakTable[torch.UntypedStorage, None] = WeakTable()
 
     def install(self, undo: ExitStack) -> None:
         """Follow modes, optimizers and data loaders until ``undo`` is closed."""
@@ -105,12 +116,36 @@ class OutsideStep:
             return True
         if not self.is_evaluating:
             return False
-        tensors = tensors_in((args, tuple(kwargs.values()) if kwargs else ()))
+        tensors = list(tensors_in((args, tuple(kwargs.values()) if kwargs else ())))
         records = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
         if records and not _is_cast_of_weight(func, args):
             self.trains_in_this_mode()
             return False
-        return True
+        return not torch.is_grad_enabled() or self._continues_evaluation(tensors)
+
+    def _continues_evaluation(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether an op with these inputs, with gradients enabled, is one of an evaluation: it may
+        also be the first of the next step, before the networks are in training mode again."""
+        if self._module() is not None:
+            return True
+        frames = private.frames_from(sys._getframe(1))
+        if any(frame.f_code is self._evaluator for frame in frames):
+            return True
+        storages = map(_storage_of, inputs)
+        return any(each is not None and each in self._results for each in storages)
+
+    @property
+    def notes_results(self) -> bool:
+        """Whether the results of an op that runs outside of the step are to be given to
+        `note_results`."""
+        return self.is_evaluating and not self._loading and self._module() is None
+
+    def note_results(self, results: Iterable[torch.Tensor]) -> None:
+        """Note what an evaluation has computed."""
+        for result in results:
+            storage = _storage_of(result)
+            if storage is not None:
+                self._results[storage] = None
 
     def trains_in_this_mode(self) -> None:
         """Take the modes that the networks have now for those of training, until they change: an
@@ -137,11 +172,11 @@ class OutsideStep:
                         resting.update(map(id, module._parameters.values()))
         if not resting:
             return False
-        self._search()
-        if not self._optimizers:
+        optimizers = list(self._optimizers) or self._older_optimizers()
+        if not optimizers:
             with_gradients = self._parameters_with_gradients()
             return bool(with_gradients) and with_gradients <= resting
-        return any(_are_all_among(optimizer, resting) for optimizer in list(self._optimizers))
+        return any(_are_all_among(optimizer, resting) for optimizer in optimizers)
 
     def _living(self) -> Iterator[nn.Module]:
         for key, reference in list(self._networks.items()):
@@ -159,15 +194,21 @@ class OutsideStep:
             if parameter.grad is not None
         }
 
-    def _search(self) -> None:
-        """Find, once, optimizers that were made before the capture began."""
-        if not self._optimizers and not self._has_searched:
-            self._has_searched = True
+    def _older_optimizers(self) -> list[torch.optim.Optimizer]:
+        """Optimizers of the known networks that were made before the capture began. Python's
+        objects are searched once; others among them may be of no use any more."""
+        if self._older is None:
+            self._older = WeakTable()
             for each in gc.get_objects():
-                if issubclass(
-                    type(each), torch.optim.Optimizer
-                ):  # isinstance would run foreign code
-                    self._optimizers[each] = None
+                # isinstance would run foreign code.
+                if issubclass(type(each), torch.optim.Optimizer):
+                    self._older[each] = None
+        known = {id(each) for network in self._living() for each in network.parameters()}
+        return [
+            optimizer
+            for optimizer in list(self._older)
+            if any(id(parameter) in known for parameter in _trained(optimizer))
+        ]
 
     def _switched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Follow ``Module.train``, which ``eval`` calls, too, and which calls itself for the parts
@@ -187,6 +228,9 @@ class OutsideStep:
         return train
 
     def _note_network(self, network: nn.Module) -> None:
+        if not network.training:
+            _, frame = find_user_frame(sys._getframe(1))
+            self._evaluator = None if frame is None else frame.f_code
         known = self._networks.get(id(network))
         if known is None or known() is not network:
             self._networks[id(network)] = weakref.ref(network)
@@ -239,6 +283,14 @@ def forget_written(
         tables.drop(key)
 
 
+def _storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
+        return None
+
+
 def _is_cast_of_weight(func: Any, args: Sequence[Any]) -> bool:
     """Whether this may be a cast by autocast, which keeps casts of weights for later and therefore
     records their gradients, even inside ``no_grad``."""
@@ -247,10 +299,14 @@ def _is_cast_of_weight(func: Any, args: Sequence[Any]) -> bool:
 
 def _are_all_among(optimizer: torch.optim.Optimizer, known: Collection[int]) -> bool:
     """Whether the optimizer has parameters to train, and all of them are among ``known``."""
-    trained = [
+    trained = _trained(optimizer)
+    return bool(trained) and all(id(parameter) in known for parameter in trained)
+
+
+def _trained(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [
         parameter
         for group in getattr(optimizer, "param_groups", ())
         for parameter in group["params"]
         if parameter.requires_grad
     ]
-    return bool(trained) and all(id(parameter) in known for parameter in trained)

@@ -23,7 +23,7 @@ from sonde.adapters.torch.eager.naming.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.adapters.torch.eager.op_tree import StepInput
 from sonde.adapters.torch.eager.tensor_places import LooseTensor, ModulePlace, held_by
-from sonde.adapters.torch.tensors.unusual_layouts import placement_of
+from sonde.adapters.torch.tensors.unusual_layouts import local_part, placement_of
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
 from sonde.core.interruption import pass_on
 from sonde.watch.op_types import UNFILLED
@@ -269,6 +269,11 @@ class StepInputRegistry:
     ) -> None:
         key = storage_key(tensor)
         self._name(key, _Named(kind, name, scope, _storage_of(tensor), place))
+        local = local_part(tensor)
+        if local is not tensor:
+            # Such as FSDP2, which gathers a weight from the parts of the ranks.
+            named = _Named(kind, f"{name}.local", scope, _storage_of(local))
+            self._name(storage_key(local), named)
         gradient = tensor.grad if tensor.is_leaf else None
         if gradient is not None:
             storage = _storage_of(gradient)

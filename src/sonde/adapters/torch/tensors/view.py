@@ -98,8 +98,8 @@ class TorchView:
 
     @property
     def nbytes(self) -> int:
-        if is_lazy(self.tensor):
-            return 0
+        if is_lazy(self.tensor) or self.tensor.device.type == "meta":
+            return 0  # It has a shape at most, and no values.
         return self.tensor.numel() * self.tensor.element_size()
 
     @property

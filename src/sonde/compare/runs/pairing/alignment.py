@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.pairing.root_names import RootNames
 from sonde.compare.runs.result import How
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
+from sonde.core.operators.kinds import is_plumbing
 
 # Ops whose outputs have another order in the other framework.
 _SLOTS = {

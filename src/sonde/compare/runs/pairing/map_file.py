@@ -126,7 +126,7 @@ def _problem(path: Path, line: int, what: str) -> CompareError:
 
 def _names(dump: Dump) -> set[str]:
     names = {node.name for graph in dump.graphs() for node in graph}
-    return names | set(dump.op_types())
+    return names | {op.name for op in dump.named_ops()}
 
 
 def _unknown(path: Path, line: int, side: str, name: str, names: set[str]) -> list[SondeError]:

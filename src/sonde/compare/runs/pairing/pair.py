@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.pairing.alignment import (
     Alignment,
     collect_members,
@@ -24,6 +23,7 @@ from sonde.compare.runs.pairing.leaves import pair_leaves
 from sonde.compare.runs.pairing.root_names import translate_roots
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 from sonde.compare.sequence_alignment import align_sequences
+from sonde.core.operators.kinds import is_plumbing
 
 _ROUNDS = 8
 _ENOUGH = 3.0

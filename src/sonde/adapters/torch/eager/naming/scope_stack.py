@@ -33,6 +33,16 @@ def running(frame: FrameType | None) -> list[Any]:
     return [each.f_locals.get("self") for each in _runner_frames(frame)]
 
 
+def outermost_call(frame: FrameType | None) -> tuple[nn.Module, Any, Any] | None:
+    """The outermost module that runs in ``frame`` or one that called it, and its arguments. For
+    processes that end soon: the frame keeps the values of its variables."""
+    for each in reversed(list(_runner_frames(frame))):
+        found = each.f_locals
+        if isinstance(found.get("self"), nn.Module):
+            return found["self"], found.get("args", ()), found.get("kwargs", {})
+    return None
+
+
 def _runner_frames(frame: FrameType | None) -> Iterator[FrameType]:
     return (
         each

@@ -35,8 +35,9 @@ from sonde.adapters.torch.eager.naming.holders import (
     find_holder,
     instance_name,
 )
-from sonde.adapters.torch.eager.naming.wrappers import layers_of, unwrap, wrapped
+from sonde.adapters.torch.eager.naming.wrappers import class_name, layers_of, unwrap, wrapped
 from sonde.core.graph import GRADIENTS, Phase
+from sonde.core.mindspore.program_settings import PROGRAM
 
 ROOT = "Default"
 
@@ -153,13 +154,8 @@ class ScopeRegistry:
         known = self._known(module) or self._add(module, caller, frame or sys._getframe(1))
         return known.scope
 
-    def name_of(self, module: nn.Module | str) -> str | None:
-        """The scope of a known module, or of the module at a path of a tree; None if unknown."""
-        if isinstance(module, str):
-            for known in list(self._modules.values()):
-                if known.path == module and known.module() is not None:
-                    return known.scope.name
-            return None
+    def name_of(self, module: nn.Module) -> str | None:
+        """The scope of a known module; None if it is unknown."""
         found = self._known(module)
         return found.scope.name if found is not None else None
 
@@ -177,7 +173,7 @@ class ScopeRegistry:
         return known.scope if known is not None else self.default
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> OpScope:
-        return self.scope(f"{ROOT}/optimizer-{type(optimizer).__name__}", "optimizer")
+        return self.scope(f"{ROOT}/{_part('optimizer', optimizer)}", "optimizer")
 
     def _known(self, module: nn.Module) -> _Known | None:
         known = self._modules.get(id(module))
@@ -217,7 +213,7 @@ class ScopeRegistry:
             return
         holder = self._holder(module, place, frame)
         instance = _instance(holder)
-        base = f"{ROOT}/{instance}-{_label(holder.module)}"
+        base = f"{ROOT}/{_part(instance, holder.module)}"
         name = self._names.free(base, self._built.names(place))
         self._add_tree(holder.module, name, "", is_firm=holder.name is not None)
         self._add_root_name(name, holder.module)
@@ -252,15 +248,15 @@ class ScopeRegistry:
         for attribute, child in unwrap(caller)._modules.items():
             if child is module:
                 path = _join(parent.path, attribute)
-                name = f"{scope}/{attribute}-{_label(module)}"
+                name = f"{scope}/{_part(attribute, module)}"
                 self._add_tree(module, name, path, is_firm=parent.is_firm)
                 return
         slot = self._built.reuse(place, module, parent.turn, lambda slot: True)
         if slot is None and self._find_in_roots(module):
             return
         if slot is None:
-            attribute = attribute_holding(caller, module) or type(module).__name__.lower()
-            name = self._names.free(f"{scope}/{attribute}-{_label(module)}")
+            attribute = attribute_holding(caller, module) or class_name(module).lower()
+            name = self._names.free(f"{scope}/{_part(attribute, module)}")
             self._names.reserve(name)
             slot = self._built.add(place, module, name, attribute, parent.turn)
         self._add_built(module, slot, _join(parent.path, slot.instance))
@@ -273,7 +269,7 @@ class ScopeRegistry:
             known.slot = None  # The module that had the slot before, not yet collected.
         elif known is not None and holder is not module:
             scope = slot.name.rpartition("/")[0]
-            slot.name = self._names.free(f"{scope}/{slot.instance}-{_label(module)}")
+            slot.name = self._names.free(f"{scope}/{_part(slot.instance, module)}")
         self._add_tree(module, slot.name, path, is_firm=False)
         self._modules[id(module)].slot = slot
 
@@ -308,7 +304,7 @@ class ScopeRegistry:
                 waiting.append((inner, name, path))
                 continue
             children = [
-                (child, f"{name}/{attribute}-{_label(child)}", _join(path, attribute))
+                (child, f"{name}/{_part(attribute, child)}", _join(path, attribute))
                 for attribute, child in here._modules.items()
                 if child is not None
             ]
@@ -342,8 +338,12 @@ def _instance(holder: Holder) -> str:
     return instance_name(holder.name, is_loss=is_loss)
 
 
-def _label(module: nn.Module) -> str:
-    return type(unwrap(module)).__name__
+def _part(name: str, named: nn.Module | torch.optim.Optimizer) -> str:
+    """One part of a scope: ``encoder-Sequential``, or without classes ``encoder``."""
+    if not PROGRAM.class_names_in_scopes:
+        return name
+    cls = class_name(named) if isinstance(named, nn.Module) else type(named).__name__
+    return f"{name}-{cls}"
 
 
 def _join(path: str, attribute: str) -> str:

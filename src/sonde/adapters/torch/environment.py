@@ -1,0 +1,139 @@
+"""Observes a program that was started with ``python`` as its environment variables say.
+
+The capture is the one of ``sonde run``; it begins when the program begins to train
+(``first_training``, or a training with ``sonde.train``) and ends with the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from sonde import logs
+from sonde.adapters.torch.attach import attach, is_running
+from sonde.capture import environment as dump
+from sonde.capture.config import CaptureConfig
+from sonde.capture.program_end import forget_capture, leave
+from sonde.core.errors import SondeError
+from sonde.core.interruption import pass_on
+from sonde.core.observation_variables import (
+    DUMP_CONFIG,
+    SAVE_GRAPHS_PATH,
+    asking,
+    is_part_of_capture,
+)
+from sonde.debugger import Terminated
+from sonde.debugger import settings as debugger
+from sonde.debugger.settings import DebuggerOptions
+
+BAD_SETTING = 2
+TERMINATED = 130
+"""The exit codes of a program with a bad setting, and of one that was ended from the debugger."""
+
+_log = logging.getLogger("sonde.capture")
+_begun: list[int] = []
+
+
+def has_begun() -> bool:
+    """Whether the variables were read in this process."""
+    return os.getpid() in _begun
+
+
+def begin(directory: str = "") -> None:
+    """Observe this process to its end, unless it is observed already.
+
+    ``directory`` is the current directory when the process started, if it is known. A bad setting
+    ends the program with one line for each problem and exit code 2; a failure of Sonde does not.
+    """
+    names = asking(os.environ)
+    is_observed_otherwise = "sonde.cli.main" in sys.modules or is_part_of_capture(os.environ)
+    if has_begun() or is_observed_otherwise or not names:
+        return
+    _begun.append(os.getpid())
+    logs.configure()
+    if is_running():
+        what = f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect"
+        logs.say(f"{what}: the program runs a capture of its own [variable-unused]")
+        return
+    try:
+        context = _capture(_with_paths(os.environ, directory))
+        if context is None:
+            return
+        context.__enter__()
+    except SondeError as error:
+        logs.say_errors(str(error))
+        raise SystemExit(BAD_SETTING) from None
+    except Exception as error:
+        pass_on(error)
+        what = f"{type(error).__name__}: {error}"
+        logs.say(f"the program is not observed, it goes on: {what} [not-observed]")
+        return
+    ending = _Ending(context)
+    sys.excepthook = ending.show
+    atexit.register(ending.close)
+
+
+def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | None:
+    """The capture that the variables ask for; None if none can be."""
+    if environ.get("RANK", "0") == "0":  # one rank prints them
+        for line in (
+            *dump.unused_files(environ),
+            *dump.unused_guard(environ),
+            *debugger.unused_variables(environ),
+        ):
+            logs.say(line)
+    config: CaptureConfig | None = None
+    found = dump.config_from_environment(environ)
+    if found is not None:
+        config, note = found
+        if environ.get("RANK", "0") == "0":
+            logs.say(note)
+    options: DebuggerOptions | None = debugger.options_from_environment(environ)
+    if config is None and options is None:
+        return None
+    _log.info("the program is observed from here on, because of %s", ", ".join(asking(environ)))
+    return attach(config, starts_at_once=False, debugger=options)
+
+
+def _with_paths(environ: Mapping[str, str], directory: str) -> Mapping[str, str]:
+    """The variables, with files relative to the directory in which the process was started, in case
+    the program has changed it."""
+    if not directory or directory == os.getcwd():
+        return environ
+    files = {
+        name: os.path.join(directory, environ[name])
+        for name in (*DUMP_CONFIG, SAVE_GRAPHS_PATH)
+        if environ.get(name)
+    }
+    return {**environ, **files}
+
+
+class _Ending:
+    """Closes the capture when the process ends, and shows the program's exceptions as they are."""
+
+    def __init__(self, context: AbstractContextManager[object]) -> None:
+        self._context = context
+        self._hook = sys.excepthook
+        self._process = os.getpid()
+        self._error: BaseException | None = None
+
+    def show(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        """As ``sys.excepthook``: leave out the frames of the capture."""
+        if os.getpid() == self._process:
+            self._error = error
+            if isinstance(error, Terminated):
+                logs.say("the training was ended from the debugger")
+                raise SystemExit(TERMINATED)
+            forget_capture(error)
+        self._hook(kind, error, trace)
+
+    def close(self) -> None:
+        if os.getpid() == self._process:
+            leave(self._context, self._error)

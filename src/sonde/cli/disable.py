@@ -1,0 +1,23 @@
+"""``sonde disable``: undoes ``sonde enable``."""
+
+from __future__ import annotations
+
+import click
+
+from sonde.cli import site_file
+
+EPILOG = """\b
+Examples:
+  sonde disable         the variables then take effect under sonde run only
+"""
+
+
+@click.command(epilog=EPILOG)
+def disable() -> int:
+    """Remove the file that 'sonde enable' wrote; 'sonde run' and 'sonde debug' still work."""
+    removed = site_file.remove()
+    for path in removed:
+        click.echo(f"removed {path}")
+    if not removed:
+        click.echo("nothing to remove: this Python environment is not enabled")
+    return 0

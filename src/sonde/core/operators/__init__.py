@@ -1,0 +1,1 @@
+"""Operators: their names in PyTorch and MindSpore, and patterns that select ops by name."""

@@ -1,0 +1,1 @@
+"""Dump formats of earlier versions of MindSpore, which ``sonde convert`` reads."""
