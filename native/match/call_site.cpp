@@ -68,15 +68,18 @@ bool is_user_code(Matcher* self, PyObject* code) {
   return answer > 0;
 }
 
-// Adds the code and instruction of each frame, from the innermost outwards. With `until_engine` up
-// to the frame in which autograd's engine runs. Beyond the innermost frame of the user's code, those
+// Adds the code and instruction of each frame, from the innermost outwards. With `stops_at_engine`
+// none where autograd's engine itself calls the op. Code that the engine calls (hooks, custom
+// functions, checkpoints) has the line of `backward` among its own, so all frames count. Beyond the innermost frame of the user's code, those
 // that a function calls again by recursion count once, as in `stack_of` of source_lines.py: so a
 // recursive function has the same call sites at every depth.
-void add_frames(Matcher* self, bool until_engine, SiteKey* key) {
+void add_frames(Matcher* self, bool stops_at_engine, SiteKey* key) {
+  const size_t before = key->size();
   size_t first = 0;   // of the frames of which each counts once; 0: not there yet
   uint64_t seen = 0;  // bits of their hashes
   visit_frames([&](const Frame& frame) {
-    if (until_engine && frame.code == self->engine_code.get()) return false;
+    if (stops_at_engine && key->size() == before && frame.code == self->engine_code.get())
+      return false;
     const auto last = static_cast<uintptr_t>(frame.last);
     if (first) {
       const uint64_t bit = uint64_t{1} << (((word(frame.code) >> 4) ^ last * 7) & 63);

@@ -13,8 +13,10 @@ namespace sonde_match {
 
 // An op of a call site with its number in the step, for a sink that collects rows.
 struct NamedOp {
-  Owned op_node;                 // an OpNode with the name
-  std::vector<RowLabel> labels;  // inputs, then outputs
+  Owned op_node;  // an OpNode with the name
+  // Apart: the op may have another number of inputs each time, such as one of a list of tensors.
+  std::vector<RowLabel> inputs;
+  std::vector<RowLabel> outputs;
 };
 
 struct CallSite {

@@ -59,8 +59,9 @@ int visit_site(const CallSite& site, visitproc visit, void* arg) {
     if (int stop = object.visit(visit, arg)) return stop;
   for (const auto& [number, named] : site.named) {
     if (int stop = named.op_node.visit(visit, arg)) return stop;
-    for (const RowLabel& label : named.labels)
-      if (int stop = label.label.visit(visit, arg)) return stop;
+    for (const std::vector<RowLabel>* labels : {&named.inputs, &named.outputs})
+      for (const RowLabel& label : *labels)
+        if (int stop = label.label.visit(visit, arg)) return stop;
   }
   return 0;
 }

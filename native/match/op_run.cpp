@@ -215,9 +215,9 @@ NamedOp* named_op(Matcher* self, const Draft& draft) {
   return named.op_node ? &named : nullptr;
 }
 
-RowLabel* label_of(NamedOp* named, size_t number) {
-  while (named->labels.size() <= number) named->labels.emplace_back();
-  return &named->labels[number];
+RowLabel* label_at(std::vector<RowLabel>* labels, size_t slot) {
+  if (labels->size() <= slot) labels->resize(slot + 1);
+  return &(*labels)[slot];
 }
 
 // before_draft for a sink that collects rows.
@@ -254,7 +254,7 @@ Copied collect_draft(Matcher* self, const Draft& draft, const Tensors& tensors, 
     const TensorUse use = {run->named->op_node.get(), io_names.input,
                            static_cast<Py_ssize_t>(i), tensors.items[i],
                            tensors.keys[i],           token_of(draft.inputs[i])};
-    if (!collect(rows, label_of(run->named, i), use, {},
+    if (!collect(rows, label_at(&run->named->inputs, i), use, {},
                  rearranges && i == 0 ? &run->arranged : nullptr))
       return Copied::kError;
     if (draft.is_gone()) return Copied::kNotPlain;
@@ -413,8 +413,7 @@ bool finish_draft(Matcher* self, Draft* draft, const Tensors& tensors, OpRun* ru
         keys[i],
         is_true(out.ref, ref_layout.is_unfilled) ? Py_False : out.ref};
     const bool ok =
-        run->rows ? collect(run->rows.get(), label_of(run->named, draft->inputs.size() + i), use,
-                            provenance)
+        run->rows ? collect(run->rows.get(), label_at(&run->named->outputs, i), use, provenance)
                   : screen_tensor(run->screen.get(), use, provenance, &run->is_wanted);
     if (!ok) return false;
     if (draft->is_gone()) return true;

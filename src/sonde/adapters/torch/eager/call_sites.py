@@ -36,8 +36,9 @@ Spec = tuple[torch.dtype, tuple[int, ...]]
 class CallSite:
     """An op called from one place: the same lines, module and autograd state.
 
-    ``inputs`` are the names of step inputs that are not lasting, by slot and without the number
-    that tells several of one step apart.
+    ``is_caused``: its ops belong to backward and name the forward op that caused them; those of a
+    checkpoint, which computes a module again, do not. ``inputs`` are the names of step inputs that
+    are not lasting, by slot and without the number that tells several of one step apart.
     """
 
     func: Any
@@ -51,6 +52,7 @@ class CallSite:
     sources: tuple[Source, ...]
     writes: tuple[int, ...]
     overwrites: tuple[int, ...]
+    is_caused: bool
     inputs: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -94,6 +96,7 @@ class CallSites:
             record.node.sources,
             record.writes,
             record.overwrites,
+            is_caused="forward" in names,
         )
         for slot, leaf, _ in record.leaves:
             if not leaf.is_lasting and leaf.node.kind != "parameter" and "." not in leaf.node.name:
@@ -160,7 +163,7 @@ class CallSites:
         )
         if record.overwrites and site.info.type not in OVERWRITING:
             attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
-        if cause is not None:
+        if cause is not None and site.is_caused:
             attributes = (*attributes, ("forward", cause.node.name))
         refs = [source or ref for source, ref in zip(sources, in_refs, strict=True)]
         record.node = OpNode(
