@@ -39,4 +39,4 @@ cd "$root"
 LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)" \
   ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:halt_on_error=1:allocator_may_return_null=1 \
   UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc PYTHONPATH="$build" OMP_NUM_THREADS=1 \
-  "$python" -m pytest -n 0 -q -x -p no:cacheprovider "$@"
+  "$python" -m pytest -n 0 -q -x -p no:cacheprovider --capture=sys "$@"
