@@ -168,7 +168,10 @@ bool find_place(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs,
   if (writes) add_signature(self, args, kwargs, &key);
   const Owned node = Owned::take(PyObject_CallNoArgs(self->autograd_node.get()));
   if (!node) return false;
-  if (node.get() != Py_None) return add_cause(self, node.get(), place);
+  if (node.get() != Py_None) {
+    self->has_backward = 1;
+    return add_cause(self, node.get(), place);
+  }
   key.push_back(kForward);
   add_frames(self, false, &key);
   return true;

@@ -10,8 +10,9 @@ namespace sonde_match {
 
 namespace {
 
-// The time of one op in so many is measured.
-constexpr long long kMeasuredEvery = 64;
+// Of one op in about so many the time is measured. Not of every so-manyth: in a loop that would often
+// be the same op.
+constexpr uint32_t kMeasuredEvery = 24;
 
 PyObject* op_name;
 PyObject* full_name;
@@ -331,7 +332,10 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
     return nullptr;
   }
-  if (++self->op_count % kMeasuredEvery || self->is_measuring) return dispatch(self, values, count);
+  if (++self->op_count < self->measure_at || self->is_measuring)
+    return dispatch(self, values, count);
+  self->random = self->random * 1664525 + 1013904223;
+  self->measure_at = self->op_count + 1 + (self->random >> 16) % (2 * kMeasuredEvery - 1);
   static const long long clock = clock_nanoseconds();
   self->is_measuring = true;
   self->inside_op = 0;

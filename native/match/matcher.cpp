@@ -419,6 +419,8 @@ PyGetSetDef Matcher_getset[] = {
         "measured_ops", "Those of them of which the time was measured."),
     number_attribute<long long, &MatcherFields::own_nanoseconds>(
         "own_nanoseconds", "The processor time that observing these took."),
+    number_attribute<int, &MatcherFields::has_backward>(
+        "has_backward", "Whether autograd's engine has called an op that has no node."),
     number_attribute<long, &MatcherFields::generation>("generation", "The session's generation."),
     number_attribute<int, &MatcherFields::started>("started", "Whether the first step has begun."),
     number_attribute<int, &MatcherFields::lends>("lends", "Whether memory is lent to anybody."),

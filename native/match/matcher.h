@@ -75,10 +75,13 @@ struct MatcherFields {
   long long stamp = 0;  // the latest timestamp, microseconds
   // What observing costs: of every so many ops (dispatch.cpp) it is measured.
   long long op_count = 0;
+  long long measure_at = 0;  // so many ops: the next is measured
+  uint32_t random = 1;
   long long measured_ops = 0;
   long long own_nanoseconds = 0;  // of those that were measured, without the ops themselves
   long long inside_op = 0;        // of the op that is being measured
   bool is_measuring = false;
+  int has_backward = 0;  // whether autograd's engine has called an op that was told by its call site
   OwnedNode at;          // the last op of the step that has a node
   Draft* tip = nullptr;  // the last op of the step, if that has none
   // Memory of the tables, kept from step to step: small pieces taken anew in each step would lie

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import MethodType, ModuleType
+from typing import Any
 
 import torch
 
@@ -13,13 +14,14 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.op_tree import Structures
+from sonde.core.interruption import pass_on
 
 _FIRST_STEPS = 4
 _MEASURED_STEPS = 8
 _JUDGED_STEPS = 20
 _MANY = 100
 _SLOW = 2.5
-_TIMED_OPS = 100
+_TURNS = 20
 _TIMINGS = 7
 
 
@@ -28,23 +30,32 @@ class Work:
     """What the training thread has done since the capture began.
 
     ``learned`` ops were learned, ``told`` ones told by their call sites, of ``ops`` in all.
-    ``seconds`` is the processor time of the thread, ``own`` the part of it in which Sonde observed
-    ops: an extrapolation, since one op of many is measured.
+    ``seconds`` is the processor time of the thread. Of some ops, ``measured``, chosen at random,
+    the part in which Sonde observed them is known: ``own`` seconds.
     """
 
     learned: int = 0
     told: int = 0
     ops: int = 0
     seconds: float = 0.0
+    measured: int = 0
     own: float = 0.0
+    has_backward: bool = False
 
     @classmethod
     def of(cls, observer: Observer, structures: Structures) -> Work:
         tables, seconds = observer.tables, time.thread_time()
         if not observer.is_native:
             return cls(structures.learned, seconds=seconds)
-        own = 1e-9 * tables.own_nanoseconds * tables.op_count / max(tables.measured_ops, 1)
-        return cls(structures.learned, tables.draft_count, tables.op_count, seconds, own)
+        return cls(
+            structures.learned,
+            tables.draft_count,
+            tables.op_count,
+            seconds,
+            tables.measured_ops,
+            1e-9 * tables.own_nanoseconds,
+            bool(tables.has_backward),
+        )
 
     def since(self, before: Work) -> Work:
         return Work(
@@ -52,7 +63,9 @@ class Work:
             self.told - before.told,
             self.ops - before.ops,
             self.seconds - before.seconds,
+            self.measured - before.measured,
             self.own - before.own,
+            self.has_backward,
         )
 
 
@@ -101,43 +114,81 @@ class ObservingCost:
         told = sorted(each.told for each in self._new)
         if told[len(told) // 4] < _MANY:
             return None
-        ops = sum(each.ops for each in self._new)
-        seconds = sum(each.seconds for each in self._new)
-        # The median: an op that is learned takes a hundred times as long as one that is told, and
-        # a few of these among the measured ones would distort the mean.
-        own = statistics.median(each.own / max(each.ops, 1) for each in self._new)
-        observing = min(ops * (own + mode_seconds()), 0.9 * seconds)
+        # The cheaper half: the steps in which few ops were learned and no garbage was collected.
+        usual = sorted(self._new, key=lambda each: each.seconds / max(each.ops, 1))
+        usual = usual[: (len(usual) + 1) // 2]
+        ops = sum(each.ops for each in usual)
+        seconds = sum(each.seconds for each in usual)
+        own = sum(each.own for each in usual) / max(sum(each.measured for each in usual), 1)
+        try:
+            calling = mode_seconds(backward=usual[0].has_backward)
+        except Exception as error:  # torch may be in a state in which these ops are not allowed
+            pass_on(error)
+            return None
+        observing = min(ops * (own + calling), 0.9 * seconds)
         alone = seconds - observing
         if seconds < _SLOW * alone:
             return None
         return (
             f"sonde: the steps of this program do not repeat and its ops are tiny: with "
-            f"{ops // len(self._new)} ops a step, observed training takes about "
+            f"{ops // len(usual)} ops a step, observed training takes about "
             f"{seconds / alone:.1f} times as long as training alone ({1e6 * observing / ops:.0f} "
             f"of {1e6 * seconds / ops:.0f} microseconds per op); observe fewer steps (--steps) or "
             "use larger batches: the cost is per op [steps-differ]"
         )
 
 
-def mode_seconds() -> float:
+def mode_seconds(*, backward: bool = False) -> float:
     """The processor time that torch itself takes to call a dispatch mode for an op: measured here,
-    with a mode that does nothing and a tiny op."""
+    with a mode that does nothing and tiny ops.
+
+    It takes longer where autograd records and runs ops. With ``backward`` such ops are among them.
+    They save no tensors, so that no hooks of the program run.
+    """
     native = matcher.load()
     if native is None or private.hide_modes is None:
         return 0.0
-    with private.hide_modes(), private.without_torch_functions(), torch.no_grad():
-        value = torch.zeros(1, device="cpu")
-        plain = min(_seconds_of_ops(value) for _ in range(_TIMINGS))
+    run = _train if backward and private.current_autograd_node() is None else _compute
+    with (
+        private.hide_modes(),
+        private.without_torch_functions(),
+        torch.inference_mode(False),
+        torch.set_grad_enabled(run is _train),
+    ):
+        value = torch.ones(2, 2, device="cpu", dtype=torch.float32, requires_grad=run is _train)
+        with _Counting() as counting:
+            run(value)
+        plain = min(_seconds_of(run, value) for _ in range(_TIMINGS))
         with _Silent(native):
-            under_mode = min(_seconds_of_ops(value) for _ in range(_TIMINGS))
-    return max(under_mode - plain, 0.0)
+            under_mode = min(_seconds_of(run, value) for _ in range(_TIMINGS))
+    return float(max(under_mode - plain, 0.0) / counting.ops)
 
 
-def _seconds_of_ops(value: torch.Tensor) -> float:
+def _compute(value: torch.Tensor) -> torch.Tensor:
+    return (value.t().t() + value).mul(0.5).view(4).sum()
+
+
+def _train(value: torch.Tensor) -> None:
+    torch.autograd.grad(_compute(value), value)
+
+
+def _seconds_of(run: Callable[[torch.Tensor], object], value: torch.Tensor) -> float:
     start = time.thread_time()
-    for _ in range(_TIMED_OPS):
-        value.neg()
-    return (time.thread_time() - start) / _TIMED_OPS
+    for _ in range(_TURNS):
+        run(value)
+    return (time.thread_time() - start) / _TURNS
+
+
+class _Counting(private.TorchDispatchMode):  # type: ignore[misc]
+    """A mode that counts ops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ops += 1
+        return func(*args, **(kwargs or {}))
 
 
 class _Silent(Observer):
