@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include "draft_run.h"
 #include "drafting.h"
 #include "find_node.h"
 #include "op_run.h"

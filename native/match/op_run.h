@@ -24,20 +24,8 @@ struct OpRun {
 // Does the work before the op runs; false with an error set.
 bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
 
-// The same for a draft. kNotPlain: Python has to handle this op, and nothing was done.
-Copied before_draft(Matcher* self, const Draft& draft, const Tensors& tensors, OpRun* run);
-
-// Takes back what was collected of the inputs of a draft that Python handles after all. False with an
-// error set.
-bool take_back_draft(const Draft& draft, OpRun* run);
-
 // Whether a list is inside the list or tuple that an op returned.
 bool has_nested_list(PyObject* result);
-
-// After the op of a draft, to which its outputs were added: enters them into the tables and hands them
-// to the sink. False with an error set.
-bool finish_draft(Matcher* self, Draft* draft, const Tensors& tensors, OpRun* run,
-                  const Items& results, const Keys& keys, PyObject* args, PyObject* kwargs);
 
 // Does the work after the op ran; false with an error set.
 bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* result,
@@ -46,8 +34,16 @@ bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyO
 // An op raised: the row collector has its leaves, and not its inputs. False with an error set.
 bool take_back_inputs(Node* node, const OpRun& run);
 
+// Copies what the op writes to, the slots `writes`: all of it, or nothing where a tensor is not plain.
+Copied copy_written(Screen* screen, const std::vector<Py_ssize_t>& writes, const Tensors& tensors,
+                    OpRun* run);
+
 // Makes Python tensors of the copies, as `inputs_before`; false with an error set.
 bool restore_written(Matcher* self, const Tensors& tensors, OpRun* run);
+
+// Hands an op to the sinks through Python; false with an error set.
+bool emit(Matcher* self, PyObject* record, const Tensors& tensors, const Owned& inputs_before,
+          const Items& results, PyObject* args, PyObject* kwargs);
 
 // The tuple that Python gets for an op that has begun: record, tensors, keys, inputs before the op.
 Owned begun_tuple(Node* node, const Tensors& tensors, const Owned& inputs_before);
