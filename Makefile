@@ -48,7 +48,8 @@ MINDSPORE := mindspore==2.10.0
 	@touch $@
 
 mindspore: setup .venv-mindspore/.installed  ## make .venv-mindspore and run the tests that train with MindSpore
-	SONDE_MINDSPORE=$(CURDIR)/.venv-mindspore $(BIN)/python -m pytest -m mindspore $(ARGS)
+	SONDE_MINDSPORE=$(CURDIR)/.venv-mindspore $(BIN)/python -m pytest -m mindspore \
+		$(or $(ARGS),$$(grep -rl --include='test_*.py' mark.mindspore tests))
 
 quick: setup  ## run the tests of what changed since main, but for the slow ones
 	$(PYTEST) -m 'not slow' $$($(BIN)/python -m tests.changed)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from sonde import ops as ops
     from sonde.api import breakpoint as breakpoint
     from sonde.api import capture, debug, set_dump, set_seed, statistics, step
+    from sonde.context import GRAPH_MODE as GRAPH_MODE
+    from sonde.context import PYNATIVE_MODE as PYNATIVE_MODE
+    from sonde.context import get_context, set_auto_parallel_context, set_context
     from sonde.dump.reader import Dump
     from sonde.ops import print as print
     from sonde.ops import print_grad
@@ -29,7 +32,10 @@ __all__ = [
     "__version__",
     "capture",
     "debug",
+    "get_context",
     "print_grad",
+    "set_auto_parallel_context",
+    "set_context",
     "set_dump",
     "set_seed",
     "statistics",
@@ -38,29 +44,37 @@ __all__ = [
 
 _HOMES = {
     "Dump": "sonde.dump.reader",
+    "GRAPH_MODE": "sonde.context",
+    "PYNATIVE_MODE": "sonde.context",
     "breakpoint": "sonde.api",
     "debug": "sonde.api",
+    "get_context": "sonde.context",
     "print": "sonde.ops",
     "print_grad": "sonde.ops",
+    "set_auto_parallel_context": "sonde.context",
+    "set_context": "sonde.context",
     "set_dump": "sonde.api",
     "set_seed": "sonde.api",
     "statistics": "sonde.api",
     "step": "sonde.api",
 }
+_PACKAGES = ("capture", "context", "debugger", "train", "summary", "logs", "ops", "tune")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("capture", "context", "debugger", "train", "summary", "logs", "ops", "tune"):
+    if name in _PACKAGES:
         # A package; ``sonde.capture(...)`` works because that package can be called.
         return import_module(f"sonde.{name}")
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'sonde' has no attribute {name!r}")
+        from sonde.core.text.missing_name import missing_name
+
+        raise missing_name("sonde", name, [*_HOMES, *_PACKAGES])
     return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *_HOMES, *_PACKAGES})
 
 
 if _variables.asking(os.environ):

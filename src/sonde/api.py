@@ -97,11 +97,13 @@ def set_dump(
 
     A module selects all ops inside it, forward and backward; a class of modules (``nn.Linear``)
     all modules of this class; a function of torch (``torch.relu``) the ops that compute it. A text
-    is a pattern as in ``kernels`` (docs/patterns.md). Call it before or during a capture.
+    is a pattern as in ``kernels`` (docs/patterns.md), such as ``"Adam"`` for the ops of an
+    optimizer. Call it before or during a capture.
     """
     from sonde.adapters.torch import attach
+    from sonde.core.arguments import check_bool
 
-    attach.set_dump(target, enabled=enabled)
+    attach.set_dump(target, enabled=check_bool(enabled, "enabled", "set_dump"))
 
 
 def step() -> None:

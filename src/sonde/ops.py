@@ -19,7 +19,9 @@ __all__ = ["Print", "print", "print_grad"]
 def __getattr__(name: str) -> Any:
     absent(__name__, name)
     if name not in __all__:
-        raise AttributeError(f"module 'sonde.ops' has no attribute {name!r}")
+        from sonde.core.text.missing_name import missing_name
+
+        raise missing_name(__name__, name, __all__)
     return getattr(import_module("sonde.adapters.torch.printing.calls"), name)
 
 

@@ -135,9 +135,11 @@ def _say_if_unused(process: int) -> None:
             "'sonde run'"
         )
     from sonde import logs
+    from sonde.core.text.problem_line import ProblemLine
 
     verb = "is" if len(names) == 1 else "are"
-    logs.say(f"{', '.join(names)} {verb} set but had no effect: {why} [variable-unused]")
+    text = f"{', '.join(names)} {verb} set but had no effect: {why}"
+    logs.say(ProblemLine(text, slug="variable-unused"))
 
 
 def _is_launcher() -> bool:

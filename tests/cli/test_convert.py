@@ -71,6 +71,8 @@ def test_bin_files_of_r1_1_become_a_dump(
     code, text, _ = run("show", out, "--step", "3", "--rank", "1", capsys=capsys)
     assert code == 0
     assert "Conv2D-op107" in text
+    _, text, _ = run("show", out, capsys=capsys)
+    assert "graph_0.pb: not there; without a graph, scopes, edges and source lines" in text
 
 
 def test_old_dumps_are_named_by_commands_that_do_not_read_them(

@@ -21,6 +21,10 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
         (["zzz"], f"'zzz' is not a command; the commands are {', '.join(COMMANDS)} [usage]"),
         (["run", "--dump"], "option '--dump' requires an argument; try 'sonde run --help' [usage]"),
         (
+            ["ctl", "watch", "add"],
+            "missing argument 'CONDITION'; try 'sonde ctl watch add --help' [usage]",
+        ),
+        (
             ["run", "--dump", "no.json", "t.py"],
             "no.json: cannot be read: No such file or directory [config-file]",
         ),

@@ -8,7 +8,8 @@ import click
 import pytest
 
 from sonde.cli.main import group
-from sonde.cli.run import RunOptions, ScriptRun, prepare, run
+from sonde.cli.run import RunOptions, prepare, run
+from sonde.cli.script_run import ScriptRun
 from sonde.core.errors import ConfigError, UsageError
 
 

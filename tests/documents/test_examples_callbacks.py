@@ -36,7 +36,14 @@ def a_model() -> Model:
     return Model(network, torch_nn.CrossEntropyLoss(), sgd(network))
 
 
-def test_callbacks_in_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.document(
+    2,
+    says="transfer the callback object in the `model.train` method; it can be a list",
+    how="`Model.train(epoch, dataset, callbacks=...)`: one object or a list",
+)
+def test_callbacks_in_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     code = """
         from sonde.train import *
@@ -46,10 +53,13 @@ def test_callbacks_in_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         model.train(epoch, dataset, callbacks=[ckpt_cb, loss_cb, summary_cb])
     """
     run_snippet(code, tmp_path, model=a_model(), epoch=1, dataset=loader())
-    assert len(list(tmp_path.glob("CKP-1_*.ckpt"))) == 4
+    saved = sorted(path.name for path in tmp_path.glob("*.ckpt"))
+    assert saved == [f"CKP-1_{number}.ckpt" for number in range(1, 5)]
     assert list((tmp_path / "summary_dir").rglob("*tfevents*"))
+    assert capsys.readouterr().out.startswith("epoch: 1 step: 1, loss is 0.61039")
 
 
+@pytest.mark.document(1)
 def test_the_hooks_of_the_base_class(tmp_path: Path) -> None:
     code = '''
         class Callback():
@@ -83,6 +93,17 @@ def test_the_hooks_of_the_base_class(tmp_path: Path) -> None:
     assert hooks <= set(dir(sonde.train.Callback))
 
 
+@pytest.mark.document(
+    4,
+    says="`run_context.original_args()` gives the `cb_params` dictionary",
+    how="the same; values are attributes and keys, a mistyped name gets the nearest one",
+)
+@pytest.mark.document(7)
+@pytest.mark.document(
+    11,
+    says="terminate training within the specified time: `StopAtTime(run_time=10)`",
+    how="the example runs as written; `sonde.train.StopAtTime(run_time)` is ready-made",
+)
 def test_stop_at_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = """
         from sonde.train import Callback
@@ -112,10 +133,24 @@ def test_stop_at_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     clock = iter(range(0, 100_000, 100))  # every look at the clock is 100 s later
     given_time = SimpleNamespace(time=lambda: next(clock))
     run_snippet(code, tmp_path, model=a_model(), dataset=loader(), time=given_time)
-    assert capsys.readouterr().out.startswith("epoch:  2  step:  7  loss:  0.")
+    plain = classifier()
+    optimizer = sgd(plain)
+    for x, y in [*loader(), *loader()][:7]:  # 700 s is the first time over 600 s
+        optimizer.zero_grad()
+        loss = torch_nn.functional.cross_entropy(plain(x), y)
+        loss.backward()
+        optimizer.step()
+    assert capsys.readouterr().out == f"epoch:  2  step:  7  loss:  {loss.item()!r}\n"
     assert time.time() > 1e9  # the real clock is as before
 
 
+@pytest.mark.document(
+    65,
+    says="the `save_checkpoint` interface to save the Checkpoint file directly",
+    how="`sonde.train.save_checkpoint(save_obj, ckpt_file_name)`",
+)
+@pytest.mark.document(8)
+@pytest.mark.document(2)
 def test_the_checkpoint_with_the_highest_accuracy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,8 +189,26 @@ def test_the_checkpoint_with_the_highest_accuracy(
     lines = capsys.readouterr().out.splitlines()
     assert all(line.startswith("Save the maximum accuracy checkpoint") for line in lines)
     assert len(lines) == len(list(tmp_path.glob("*.ckpt"))) >= 2
+    # The saved weights have the accuracy of their name, counted by hand.
+    best = max(tmp_path.glob("*.ckpt"), key=lambda path: float(path.stem))
+    network = Lenet()
+    sonde.train.load_checkpoint(best, network, strict_load=True)
+    right = sum(int((network(x).argmax(1) == y).sum()) for x, y in loader())
+    assert right / 32 == float(best.stem)
+    shown = str(sonde.train.MetricValue(right / 32))  # at most four decimals
+    assert lines[-1] == f"Save the maximum accuracy checkpoint,the accuracy is {shown}"
 
 
+@pytest.mark.document(
+    20,
+    says="`Model(net, loss_fn=loss, optimizer=opt, metrics=metrics, callbacks=TimeMonitor())`",
+    how="`sonde.train.Model`, the same names of arguments",
+)
+@pytest.mark.document(
+    23,
+    says="`model.eval` returns a dictionary that contains the metrics and results",
+    how="the same",
+)
 def test_metrics_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = """
         from sonde.train import Model, TimeMonitor, nn
@@ -182,10 +235,19 @@ def test_metrics_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         Momentum=lambda: sgd(net),
         create_dataset=loader,
     )
-    assert list(names["output"]) == ["accuracy", "loss", "precision", "recall", "f1_score"]
+    output = names["output"]
+    assert list(output) == ["accuracy", "loss", "precision", "recall", "f1_score"]
+    losses = [float(names["loss"](net(x), y).detach()) for x, y in loader()]
+    assert output["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-6)
+    assert output["accuracy"] == sum(int((net(x).argmax(1) == y).sum()) for x, y in loader()) / 32
     assert capsys.readouterr().out.startswith("Eval epoch time: ")
 
 
+@pytest.mark.document(
+    33,
+    says="metric.clear(), metric.update(x, y), metric.eval(): `Accuracy is 0.6667`",
+    how="the example prints the same",
+)
 def test_how_accuracy_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = """
         import numpy as np

@@ -130,6 +130,7 @@ def test_a_schedule_of_your_own(tmp_path: Path, way: str) -> None:
     assert rates.seen == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.document(68)
 def test_which_weights_are_the_same_in_two_checkpoints(
     tmp_path: Path, checkpoints: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +157,7 @@ def test_which_weights_are_the_same_in_two_checkpoints(
     assert last == ["All params num:  4", "same params num:  1"]
 
 
+@pytest.mark.document(69)
 def test_nan_and_inf_in_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = """
         import sonde.train as mindspore

@@ -334,3 +334,15 @@ def test_data_is_loaded_by_workers_of_torch() -> None:
     steps = Steps()
     Model(network, nn.CrossEntropyLoss(), sgd(network)).train(1, workers, steps)
     assert steps.seen == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("Tensor", "from torch import tensor as Tensor"),
+        ("Parameter", "from torch.nn import Parameter"),
+        ("communication", "torch.distributed.init_process_group()"),
+    ],
+)
+def test_names_of_the_documents_that_pytorch_has_elsewhere(name: str, instead: str) -> None:
+    assert instead in imported("sonde.train", name)

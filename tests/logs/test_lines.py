@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from sonde import logs
+from sonde.adapters.torch.rank_lines import RankLines
+from sonde.core.errors import UsageError
+from sonde.core.text.problem_line import ProblemLine
 
 SAY = """
 from sonde import logs
+from sonde.core.text.problem_line import ProblemLine
 logs.say("sonde: a notice")
-logs.say("a warning [op-unmatched]")
+logs.say(ProblemLine("a warning", slug="op-unmatched"))
 """
 BOTH = "sonde: a notice\nsonde: a warning [op-unmatched]\n"
 
@@ -65,9 +69,39 @@ def test_the_file_has_the_lines_with_their_level_and_place(tmp_path: Path) -> No
     ]
 
 
-def test_the_log_names_the_module_and_the_line_that_speaks(clean_handler: list[str]) -> None:
-    from sonde.adapters.torch.rank_lines import RankLines
+def _level_of(line: str) -> str:
+    """The level that the log has for a line of the second of two ranks."""
+    seen: list[str] = []
 
+    class Keeping(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(record.levelname)
+
+    handler = Keeping()
+    logging.getLogger().addHandler(handler)
+    try:
+        RankLines(1, has_others=True)(line)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    (level,) = seen
+    return level
+
+
+def test_the_level_is_told_by_the_caller_not_by_the_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _level_of("sonde: found [in-brackets]") == "NOTICE"
+    assert _level_of(ProblemLine("sonde: a warning", slug="op-unmatched")) == "WARNING"
+    error = UsageError("wrong", slug="usage")
+    assert _level_of(ProblemLine.about(error, "sonde: so ")) == "WARNING"
+    assert capsys.readouterr().err == (
+        "sonde: rank 1: found [in-brackets]\n"
+        "sonde: rank 1: a warning [op-unmatched]\n"
+        "sonde: rank 1: so wrong [usage]\n"
+    )
+
+
+def test_the_log_names_the_module_and_the_line_that_speaks(clean_handler: list[str]) -> None:
     namespace = {"__name__": "sonde.dump.sinks.steps"}
     exec(compile("def speak(report):\n    report('sonde: a line')", "steps.py", "exec"), namespace)
     namespace["speak"](RankLines(0))  # type: ignore[operator]

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.train.nets import classifier, loader, sgd
 from torch import nn
 
 from sonde.core.errors import UsageError
 from sonde.train import (
+    CheckpointConfig,
+    Model,
+    ModelCheckpoint,
     check_gradients,
     check_update,
     check_weights,
@@ -41,7 +45,54 @@ class Parts(nn.Module):
         )
 
 
+def trained(directory: Path) -> tuple[Path, Path]:
+    """The checkpoints of two consecutive steps; one of the weights is frozen."""
+    network = classifier()
+    network[3].bias.requires_grad_(False)
+    model = Model(network, nn.CrossEntropyLoss(), sgd(network))
+    config = CheckpointConfig(save_checkpoint_steps=1)
+    model.train(1, loader(), ModelCheckpoint("net", directory, config))
+    return directory / "net-1_1.ckpt", directory / "net-1_2.ckpt"
+
+
 class TestUpdates:
+    @pytest.mark.document(
+        63,
+        says="execute a step completely, normal completion of parameter update",
+        how="`sonde.train.check_update(network, step)`: which weights changed, and why others did "
+        "not",
+    )
+    def test_a_step_that_updates_and_its_gradients(self) -> None:
+        network = classifier()
+        optimizer = sgd(network)
+        x, y = next(iter(loader()))
+
+        def step() -> None:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(x), y).backward()
+            optimizer.step()
+
+        report = check_update(network, step)
+        assert report
+        assert report.changed == ("0.weight", "0.bias", "3.weight", "3.bias")
+        assert check_gradients(network)
+
+    @pytest.mark.document(
+        68,
+        says="compare the weight values of Checkpoint files: `same value`, `All params num`, `same "
+        "params num`",
+        how="`sonde.train.compare_weights(ckpt1, ckpt2)`, the same words; `sonde ckpt diff A B`",
+    )
+    def test_two_checkpoints_in_the_words_of_the_document(self, tmp_path: Path) -> None:
+        report = compare_weights(*trained(tmp_path))
+        assert report.unchanged == ("3.bias",)
+        assert not report
+        assert str(report).splitlines() == [
+            "same value: 3.bias is the same in both",
+            "All params num: 4",
+            "same params num: 1",
+        ]
+
     @pytest.mark.document(63)
     def test_each_weight_that_does_not_move_has_its_reason(self) -> None:
         network = Parts()
@@ -186,6 +237,22 @@ class TestGradients:
 
 
 class TestWeights:
+    @pytest.mark.document(
+        69,
+        says="checking whether there is NAN, INF abnormal data in the weight value",
+        how="`sonde.train.check_weights(ckpt)`, `sonde ckpt check FILE`",
+    )
+    def test_nan_and_inf_in_a_checkpoint_of_mindspore(self) -> None:
+        report = check_weights(Path(__file__).parent / "data" / "nan_log_final.ckpt")
+        assert not report
+        messages = [finding.message for finding in report.findings]
+        assert messages[:4] == [
+            "fc1.weight: 24 NaN, 0 Inf of 48",
+            "fc1.bias: 4 NaN, 0 Inf of 8",
+            "fc2.weight: 24 NaN, 0 Inf of 24",
+            "fc2.bias: 3 NaN, 0 Inf of 3",
+        ]
+
     def test_nan_and_inf_are_counted_by_name(self) -> None:
         report = check_weights(
             {

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn as torch_nn
 
-from sonde.train import nn
+from sonde.train import learning_rate, nn
 
 
 class Net(nn.Cell):
@@ -125,3 +125,36 @@ def test_without_to_float_a_cell_computes_what_torch_computes() -> None:
     torch.manual_seed(1)
     theirs = torch_nn.Sequential(torch_nn.Linear(4, 3), torch_nn.Tanh())
     assert torch.equal(mine(x), theirs(x))
+
+
+@pytest.mark.document(90)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("ExponentialDecayLR", (0.1, 0.9, 4)),
+        ("NaturalExpDecayLR", (0.1, 0.9, 4)),
+        ("InverseDecayLR", (0.1, 0.9, 4)),
+        ("CosineDecayLR", (0.01, 0.1, 4)),
+        ("PolynomialDecayLR", (0.1, 0.01, 4, 0.5)),
+        ("WarmUpLR", (0.1, 4)),
+    ],
+)
+def test_the_schedules_are_those_of_the_toolkit(name: str, arguments: tuple[float, ...]) -> None:
+    made: Any = getattr(nn, name)
+    assert made is getattr(learning_rate, name)
+    net, schedule = Net(), made(*arguments)
+    optimizer = nn.Momentum(net.trainable_params(), schedule, 0.9)
+    seen = []
+    optimizer.register_step_pre_hook(
+        lambda optimizer, *_: seen.append(optimizer.param_groups[0]["lr"])
+    )
+    for _ in range(5):
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    assert seen == [schedule(step) for step in range(5)]
+
+
+def test_the_functions_that_list_rates_are_those_of_the_toolkit() -> None:
+    names = [name for name in nn.__all__ if name.endswith("_lr")]
+    assert len(names) == 7
+    assert all(getattr(nn, name) is getattr(learning_rate, name) for name in names)

@@ -14,6 +14,7 @@ from sonde.core.observation_variables import (
     SAVE_GRAPHS,
     SAVE_GRAPHS_PATH,
 )
+from sonde.core.text.problem_line import ProblemLine
 
 
 def config_from_environment(
@@ -54,7 +55,10 @@ def unused_files(environ: Mapping[str, str]) -> list[str]:
     """A line about each variable whose file is not read, because another variable comes first."""
     names = [name for name in DUMP_CONFIG if environ.get(name)]
     return [
-        f"{name} has no effect, because {names[0]} is set, which comes first [variable-unused]"
+        ProblemLine(
+            f"{name} has no effect, because {names[0]} is set, which comes first",
+            slug="variable-unused",
+        )
         for name in names[1:]
         if environ[name] != environ[names[0]]
     ]
@@ -64,7 +68,8 @@ def unused_guard(environ: Mapping[str, str]) -> list[str]:
     """A line about the variable for the guard."""
     if not environ.get(GUARD):
         return []
-    return [
+    text = (
         f"{GUARD} has no effect: this version of Sonde has no guard; 'sonde run --overflow' finds "
-        "the first NaN or Inf [variable-unused]"
-    ]
+        "the first NaN or Inf"
+    )
+    return [ProblemLine(text, slug="variable-unused")]

@@ -60,20 +60,7 @@ def config_from_options(
     reason = why_not_a_net_name(net_name)
     if reason is not None:
         problems.add(f"--net-name {net_name!r} {reason}", slug="config-net-name")
-    if overflow and (stats or ops):
-        other = "--stats" if stats else "--dump-ops"
-        problems.add(
-            f"--overflow cannot be combined with {other}: it finds the ops itself and saves their "
-            "tensors",
-            slug="config-combination",
-        )
-    if graph and (stats or overflow or ops):
-        other = "--stats" if stats else "--overflow" if overflow else "--dump-ops"
-        problems.add(
-            f"--graph cannot be combined with {other}: it writes graphs and no values; every dump "
-            "writes them",
-            slug="config-combination",
-        )
+    _refuse_combinations(problems, stats=stats, overflow=overflow, graph=graph, ops=bool(ops))
     keeps_useless = keeps_useless_outputs(environ, problems)
     path = _directory(directory, problems)
     problems.raise_if_any()
@@ -92,6 +79,25 @@ def config_from_options(
         keeps_useless_outputs=keeps_useless,
     )
     return replace(config, text=_as_json(config, _world_size(environ)))
+
+
+def _refuse_combinations(
+    problems: Problems, *, stats: bool, overflow: bool, graph: bool, ops: bool
+) -> None:
+    if overflow and (stats or ops):
+        other = "--stats" if stats else "--dump-ops"
+        problems.add(
+            f"--overflow cannot be combined with {other}: it finds the ops itself and saves their "
+            "tensors",
+            slug="config-combination",
+        )
+    if graph and (stats or overflow or ops):
+        other = "--stats" if stats else "--overflow" if overflow else "--dump-ops"
+        problems.add(
+            f"--graph cannot be combined with {other}: it writes graphs and no values; every dump "
+            "writes them",
+            slug="config-combination",
+        )
 
 
 def _directory(directory: str | os.PathLike[str], problems: Problems) -> Path:

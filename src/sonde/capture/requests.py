@@ -10,6 +10,7 @@ from sonde.core.operators.patterns import NamedOp, OpPattern
 from sonde.core.operators.suggestions import suggestion
 from sonde.core.selection import Selection, StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
+from sonde.core.text.problem_line import ProblemLine
 
 
 @dataclass(slots=True)
@@ -119,9 +120,8 @@ class UnmatchedPatterns(Sink):
             if pattern.text not in self._reported:
                 self._reported.add(pattern.text)
                 hint = suggestion(pattern, map(named, end.graph))
-                self._report(
-                    f"sonde: {pattern.text!r} matched no op of step {end.step}{hint} [op-unmatched]"
-                )
+                text = f"sonde: {pattern.text!r} matched no op of step {end.step}{hint}"
+                self._report(ProblemLine(text, slug="op-unmatched"))
 
 
 def named(node: OpNode) -> NamedOp:

@@ -18,6 +18,7 @@ from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
+from sonde.core.text.problem_line import ProblemLine
 from sonde.logs import say
 
 logger = logging.getLogger("sonde.capture")
@@ -229,10 +230,11 @@ class Session:
             # Several sinks of one dump stop for the same reason: report it once.
             if error.slug not in self._reported:
                 self._reported.add(error.slug)
-                self.report(f"sonde: {error}")
+                self.report(ProblemLine.about(error, "sonde: "))
         else:
-            self.report(
+            text = (
                 f"sonde: {type(subscription.sink).__name__} failed and is switched off, "
-                f"training goes on: {type(error).__name__}: {error} [sink-failed]"
+                f"training goes on: {type(error).__name__}: {error}"
             )
+            self.report(ProblemLine(text, slug="sink-failed"))
         logger.debug("%s", "".join(traceback.format_exception(error)))

@@ -28,6 +28,7 @@ from sonde.compare.runs.verdict import damaged
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.selection import StepSet, parse_steps
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.reader import Dump
 from sonde.logs import say
 
@@ -139,7 +140,7 @@ def compare(**given: Any) -> int:
         print_comparison(comparison, Terminal(highlight=False), limit=arguments.limit)
         _name_files(arguments)
     if comparison.verdict == "incomparable":
-        say(f"{damaged(comparison)[0]} [npy-file]")
+        say(ProblemLine(damaged(comparison)[0], slug="npy-file"))
     return EXIT_CODES[comparison.verdict]
 
 

@@ -14,6 +14,7 @@ from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.settings import nearest
+from sonde.core.text.problem_line import ProblemLine
 
 _log = logging.getLogger("sonde.cli")
 COMMANDS = {
@@ -132,13 +133,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
-        command = " ".join(
-            ["sonde", *(word for word in words[:1] if word in {*COMMANDS, *ALIASES})]
-        )
+        first = [word for word in words[:1] if word in {*COMMANDS, *ALIASES}]
+        command = " ".join(["sonde", *first]) if error.ctx is None else error.ctx.command_path
         message = error.format_message().rstrip(".")
-        return _end_with(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
+        text = f"{message[0].lower()}{message[1:]}; try '{command} --help'"
+        return _end_with(ProblemLine(text, slug="usage"))
     except click.ClickException as error:
-        return _end_with(f"{error.format_message()} [usage]")
+        return _end_with(ProblemLine(error.format_message(), slug="usage"))
     except (click.Abort, KeyboardInterrupt):  # Ctrl-C in the user's program is in ``outcome``.
         return _end_with("interrupted", exit_code=130)
     if outcome is not None:

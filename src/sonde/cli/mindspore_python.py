@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from sonde.core.errors import UsageError
+from sonde.core.text.problem_line import ProblemLine
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -136,7 +137,7 @@ def refuse_without_mindspore(name: str) -> None:
 def hint_at_python(error: BaseException | None, name: str) -> str | None:
     """The line to print after a script that ended because there is no MindSpore, else None."""
     is_missing = isinstance(error, ModuleNotFoundError) and error.name == _NAME
-    return str(_missing(name)) if is_missing else None
+    return ProblemLine.about(_missing(name)) if is_missing else None
 
 
 def _missing(name: str) -> UsageError:

@@ -17,6 +17,7 @@ from sonde.cli.progress import progress_bar
 from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.text.number_text import count_text
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.layout import rank_layout
 from sonde.dump.reader import Dump
 from sonde.dump.sinks.steps import make_room
@@ -103,7 +104,7 @@ def report_dump(path: Path) -> None:
     except DumpError:
         steps = ()
     if not steps:
-        say(f"{_NOTHING} [mindspore-nothing]")
+        say(ProblemLine(_NOTHING, slug="mindspore-nothing"))
         return
     tensors = sum(len(dump.items(each)) for each in dump.step_dirs())
     say(
@@ -111,7 +112,7 @@ def report_dump(path: Path) -> None:
         f"{count_text(len(steps), 'step')} to {path}; view them: sonde view {path}"
     )
     if not any(op.phase == "backward" for graph in dump.graphs() for op in graph.ops):
-        say(f"{_NO_BACKWARD} [mindspore-part]")
+        say(ProblemLine(_NO_BACKWARD, slug="mindspore-part"))
     hit = first_bad(path)
     say("no NaN or Inf that is a fault in the dump" if hit is None else _origin_text(hit))
 

@@ -3,103 +3,42 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.adapters.torch.determinism import Determinism
 from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
-from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
 from sonde.cli.mindspore_python import (
     find_mindspore,
-    hint_at_python,
     needs_mindspore,
     python_option,
     refuse_without_mindspore,
 )
 from sonde.cli.own_option import own_option
-from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
-from sonde.cli.script import ProgramNotFoundError, needing_torch, run_program
+from sonde.cli.run_deterministic import determinism_options, requested
+from sonde.cli.script import ProgramNotFoundError
 from sonde.cli.script_command import (
     ScriptCommand,
+    net_name_of,
     observe_option,
     program_arguments,
     program_words,
     step_by_option,
 )
+from sonde.cli.script_run import Compiled, Observed, ScriptRun, StepBy
 from sonde.core.errors import UsageError
 from sonde.core.observation_variables import DUMP_CONFIG
-from sonde.debugger import Terminated
-from sonde.debugger.settings import (
-    DebuggerOptions,
-    options_from_environment,
-    unused_variables,
-)
-from sonde.logs import say
+from sonde.core.text.problem_line import ProblemLine
+from sonde.debugger.settings import options_from_environment, unused_variables
 
 if TYPE_CHECKING:
     from sonde.cli.mindspore_run import MindSporeRun
-
-StepBy = Literal["optimizer", "manual"]
-Compiled = Literal["observe", "interpret", "eager"]
-Observed = Literal["evaluation", "data"]
-
-TERMINATED = 130
-"""The exit code of a training that was ended from the debugger: that of Ctrl-C."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptRun:
-    """A program to run and what to capture of it; ``note``, and a line about each variable that is
-    ``unused``, are printed when it starts."""
-
-    module: str | None
-    program: tuple[str, ...]
-    config: CaptureConfig | None
-    step_by: StepBy
-    observe: tuple[Observed, ...]
-    note: str | None
-    determinism: Determinism | None
-    debugger: DebuggerOptions | None
-    compiled: Compiled
-    unused: Sequence[str] = ()
-
-    def execute(self) -> BaseException | None:
-        """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
-        start = without_randomness(self.determinism, self._attach)
-        outcome = run_program(self.module, self.program, start)
-        if isinstance(outcome, Terminated):
-            say("the training was ended from the debugger")
-            return SystemExit(TERMINATED)
-        if (hint := hint_at_python(outcome, self.module or self.program[0])) is not None:
-            say(hint)
-        return outcome
-
-    def _attach(self) -> AbstractContextManager[object]:
-        if os.environ.get("RANK", "0") == "0":  # one rank prints them
-            for line in (*self.unused, *filter(None, (self.note,))):
-                say(line)
-        if self.config is None and self.debugger is None and find_spec("torch") is None:
-            return nullcontext()
-        with needing_torch("PyTorch is not installed, so there is nothing to dump"):
-            from sonde.adapters.torch.attach import attach
-        return attach(
-            self.config,
-            starts_at_once=False,
-            step_by=self.step_by,
-            debugger=self.debugger,
-            compiled=self.compiled,
-            observe=self.observe,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +198,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     """The run that the options describe; SondeError if they are invalid."""
     words = options.program if options.module is None else (options.module, *options.program)
     name, arguments = words[0], words[1:]
-    config, note = _config(options, environ, _net_name(name, options.module is not None))
+    config, note = _config(options, environ, net_name_of(name, options.module is not None))
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
@@ -296,7 +235,7 @@ def prepare_mindspore(options: RunOptions, environ: Mapping[str, str]) -> MindSp
         raise ProgramNotFoundError(f"can't open file {name!r}: it does not exist")
     directory = DEFAULT_DIRECTORY if options.overflow else None
     plain = replace(options, overflow=False, directory=options.directory or directory)
-    config, note = _config(plain, environ, _net_name(name, options.module is not None))
+    config, note = _config(plain, environ, net_name_of(name, options.module is not None))
     file = options.dump_file or next(filter(None, map(environ.get, DUMP_CONFIG)), None)
     is_own = options.dump_file is None and plain.directory is not None
     if is_own and config is not None and options.directory is None:
@@ -343,10 +282,8 @@ def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:
     """A line about each variable that is set and cannot have an effect."""
     is_chosen = options.dump_file is not None or bool(options.given_without_a_file())
     names = [name for name in DUMP_CONFIG if environ.get(name)] if is_chosen else []
-    lines = [
-        f"{name} has no effect, because an option says what is dumped [variable-unused]"
-        for name in names
-    ]
+    why = "has no effect, because an option says what is dumped"
+    lines: list[str] = [ProblemLine(f"{name} {why}", slug="variable-unused") for name in names]
     if not is_chosen:
         lines = dump_variables.unused_files(environ)
     return [*lines, *dump_variables.unused_guard(environ), *unused_variables(environ)]
@@ -364,10 +301,3 @@ def _memory_budget(text: str | None) -> int | None:
         return parse_size(text)
     except UsageError as error:
         raise UsageError(f"--dump-memory {error.message}", slug=error.slug) from None
-
-
-def _net_name(program: str, is_module: bool) -> str:
-    """A folder name from the program's: ``src/my train.py`` gives ``my_train``."""
-    stem = program if is_module else os.path.splitext(os.path.basename(program.rstrip("/")))[0]
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stem)[:100].strip("_")
-    return name if name and why_not_a_net_name(name) is None else "Net"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from sonde.capture.config_fields import why_not_a_net_name
 from sonde.core.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,3 +79,10 @@ observe_option = click.option(
 def program_words(module: str | None, program: Sequence[str]) -> list[str]:
     """The program and its arguments as words of a command line."""
     return [*(["-m", module] if module is not None else []), *program]
+
+
+def net_name_of(program: str, is_module: bool) -> str:
+    """A folder name from the program's: ``src/my train.py`` gives ``my_train``."""
+    stem = program if is_module else os.path.splitext(os.path.basename(program.rstrip("/")))[0]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stem)[:100].strip("_")
+    return name if name and why_not_a_net_name(name) is None else "Net"

@@ -27,21 +27,20 @@ _CHECK = (
 def line() -> str:
     """The content of the file. ASCII only: Python reads it with the encoding of the machine.
 
-    Compiling the line takes most of its time, so it is short, and the part for the other case a
-    text. ``posix.environ`` is a plain dict, faster than ``os.environ``.
+    Parsing the line takes most of its time, by the number of its words; so it has few of them, and
+    what is to be done if a variable is set is a text. ``posix.environ`` is a plain dict, faster
+    than ``os.environ``. The text is executed among the local variables of a function of ``site``,
+    none of which it assigns.
     """
     path = os.path.abspath(startup.__file__)
     run = (
-        "import os\n"
+        f"import os\np={path!a}\n"
         "if os.path.exists(p):\n"
-        " with open(p) as f: c = compile(f.read(), p, 'exec')\n"
-        " exec(c, {'__name__': 'sonde_startup'})"
+        " with open(p) as o:c=compile(o.read(),p,'exec')\n"
+        " exec(c,{'__name__':'sonde_startup'})"
     )
     names = " ".join(VARIABLES).encode()
-    return (
-        f"import posix; posix.environ.keys().isdisjoint({names!r}.split()) "
-        f"or exec({run!a}, {{'p': {path!a}}})\n"
-    )
+    return f"import posix as p;p.environ.keys()&{names!r}.split()and exec({run!a})\n"
 
 
 def directories() -> list[Path]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sonde.cli.terminal import Terminal
 from sonde.core.text.number_text import long_duration, number_text
+from sonde.core.text.problem_line import ProblemLine
 from sonde.logs import say
 
 if TYPE_CHECKING:
@@ -235,10 +236,11 @@ def show_check(config: TuneConfig, template: CommandTemplate) -> None:
 
 def warn_unused(template: CommandTemplate) -> None:
     for name in template.unused:
-        say(
+        text = (
             f"neither the command nor its script uses {name}; write {{{name}}} in the command, or "
-            f"call sonde.tune.suggest({name!r}, default) in the script [tune-unused]"
+            f"call sonde.tune.suggest({name!r}, default) in the script"
         )
+        say(ProblemLine(text, slug="tune-unused"))
 
 
 def cell_text(values: Mapping[str, Any], name: str) -> str:

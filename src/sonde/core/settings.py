@@ -56,15 +56,16 @@ class Problems:
             raise ConfigError([error for _, error in sorted(self._found, key=lambda each: each[0])])
 
 
-def nearest(word: object, known: Iterable[str], listed: str = "") -> str:
-    """``"; did you mean 'x'?"`` if a known word is similar to this one, whatever its case.
+def nearest(word: object, known: Iterable[str], listed: str = "", *, most: int = 1) -> str:
+    """``"; did you mean 'x'?"`` with the known words, at most ``most``, that are similar to this
+    one, whatever their case.
 
     Else ``"; {listed} a, b, c"`` with all known words, or nothing without ``listed``.
     """
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
+    close = difflib.get_close_matches(str(word).lower(), by_lower, n=most)
     if close:
-        return f"; did you mean {by_lower[close[0]]!r}?"
+        return f"; did you mean {one_of(repr(by_lower[name]) for name in close)}?"
     return f"; {listed} {', '.join(by_lower.values())}" if listed else ""
 
 

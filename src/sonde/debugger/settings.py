@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sonde.capture.options import parse_size
 from sonde.core.errors import UsageError
 from sonde.core.observation_variables import DEBUGGER_ADDRESS, ENABLE_DEBUGGER, NO
+from sonde.core.text.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from sonde.wire.shapes import WatchpointSpec
@@ -85,12 +86,11 @@ def unused_variables(environ: Mapping[str, str]) -> list[str]:
     if any(environ.get(name) for name in DEBUGGER_ADDRESS) or text.lower() in (*_YES, *NO):
         return []
     if text:
-        return [
-            f"{ENABLE_DEBUGGER} must be 1 or 0 (got {text!r}); the program runs without the "
-            "debugger [variable-unused]"
-        ]
+        rule = f"must be 1 or 0 (got {text!r}); the program runs without the debugger"
+        return [ProblemLine(f"{ENABLE_DEBUGGER} {rule}", slug="variable-unused")]
+    why = f"has no effect without {ENABLE_DEBUGGER}=1"
     return [
-        f"{name} has no effect without {ENABLE_DEBUGGER}=1 [variable-unused]"
+        ProblemLine(f"{name} {why}", slug="variable-unused")
         for name in ("MS_DEBUGGER_HOST", "MS_DEBUGGER_PORT", _PARTIAL_MEMORY)
         if environ.get(name)
     ]

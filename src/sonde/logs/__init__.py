@@ -71,7 +71,8 @@ def reset() -> None:
 def say(text: str) -> None:
     """Print a line for the user: on the screen as ``sonde: text``, and in the log.
 
-    ``text`` may begin with ``sonde: ``. Level 3 (ERROR) silences it, like a warning.
+    ``text`` may begin with ``sonde: ``; a line about a problem is a `ProblemLine`. Level 3 (ERROR)
+    silences it, like a warning.
     """
     hand_out(text, _handlers(), level=logging.WARNING, is_always_shown=False)
 

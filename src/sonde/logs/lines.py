@@ -1,27 +1,26 @@
 """Lines for the user: every line that Sonde prints on standard error goes through here.
 
-The screen shows them as ``sonde: the line``, the log file in the form of the log. A line is a
-warning if it ends with the name of its problem (``[op-unmatched]``, see docs/messages.md), else a
-notice, which is shown wherever warnings are. The program's own logging changes neither: lines are
-not shown a second time by a handler of the program that writes to the screen, and go to the screen
-also if the program has disabled or replaced the loggers of others.
+The screen shows them as ``sonde: the line``, the log file in the form of the log. A `ProblemLine`
+is a warning; any other line is a notice, which is shown wherever warnings are. The program's own
+logging changes neither: lines are not shown a second time by a handler of the program that writes
+to the screen, and go to the screen also if the program has disabled or replaced the loggers of
+others.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Iterable
 from types import FrameType
 
 from sonde.core.interruption import pass_on
+from sonde.core.text.problem_line import ProblemLine
 from sonde.logs.handlers import IS_LINE, ScreenHandler, handlers_of, is_screen
 from sonde.logs.settings import SUBMODULES
 
 START = "sonde: "
 NOTICE = "NOTICE"
-_SLUG = re.compile(r" \[[a-z0-9-]+\]$")
 _PASSING_ON = ("sonde.logs", "sonde.adapters.torch.rank_lines")
 """Modules that only pass a line on; the log names the one before them."""
 
@@ -43,7 +42,7 @@ def hand_out(
         logger.name, level, frame.f_code.co_filename, frame.f_lineno, "%s", (message,), None
     )
     setattr(record, IS_LINE, True)
-    if level == logging.WARNING and _SLUG.search(message) is None:
+    if level == logging.WARNING and not isinstance(text, ProblemLine):
         record.levelname = NOTICE
     ours = list(handlers)
     for handler in ours:

@@ -18,4 +18,6 @@ def __getattr__(name: str) -> Any:
         from sonde.summary.collector import SummaryCollector
 
         return SummaryCollector
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sonde.core.text.missing_name import missing_name
+
+    raise missing_name(__name__, name, __all__)

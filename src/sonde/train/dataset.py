@@ -10,6 +10,8 @@ from torch.utils.data import DataLoader
 from sonde.core.arguments import check_positive_int, wrong_type, wrong_value
 from sonde.core.mindspore.absent_names import absent
 
+__all__ = ["GeneratorDataset"]
+
 
 class GeneratorDataset:
     """Rows of a sequence as batches of tensors, loaded by torch's ``DataLoader``.
@@ -78,4 +80,6 @@ class GeneratorDataset:
 
 def __getattr__(name: str) -> Any:
     absent(__name__, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sonde.core.text.missing_name import missing_name
+
+    raise missing_name(__name__, name, __all__)

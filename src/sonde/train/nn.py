@@ -2,7 +2,7 @@
 
 ``from sonde.train import nn`` in place of ``from mindspore import nn``. ``Cell`` defines
 ``construct``; ``Dense`` and ``Conv2d`` take MindSpore's arguments; the optimizers take
-``learning_rate``, a number, a schedule or a list. Metrics and loss scales are those of
+``learning_rate``, a number, a schedule or a list. Metrics, schedules and loss scales are those of
 ``sonde.train``. Every other name is torch's module of that name with the methods of a ``Cell``.
 """
 
@@ -20,7 +20,22 @@ from torch import nn as torch_nn
 from sonde.core.arguments import wrong_value
 from sonde.core.mindspore.absent_names import absent
 from sonde.train.cell import Cell, CellMethods, NamedParameter
-from sonde.train.learning_rate import LearningRateSchedule
+from sonde.train.learning_rate import (
+    CosineDecayLR,
+    ExponentialDecayLR,
+    InverseDecayLR,
+    LearningRateSchedule,
+    NaturalExpDecayLR,
+    PolynomialDecayLR,
+    WarmUpLR,
+    cosine_decay_lr,
+    exponential_decay_lr,
+    inverse_decay_lr,
+    natural_exp_decay_lr,
+    piecewise_constant_lr,
+    polynomial_decay_lr,
+    warmup_lr,
+)
 from sonde.train.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
 from sonde.train.one_step import TrainOneStepWithLossScaleCell, WithLossCell
 from sonde.train.scheduled_optimizer import AnyOptimizer, follow_schedule
@@ -30,15 +45,28 @@ __all__ = [
     "Adam",
     "Cell",
     "Conv2d",
+    "CosineDecayLR",
     "Dense",
     "DynamicLossScaleUpdateCell",
+    "ExponentialDecayLR",
     "FixedLossScaleUpdateCell",
+    "InverseDecayLR",
     "LearningRateSchedule",
     "Momentum",
+    "NaturalExpDecayLR",
+    "PolynomialDecayLR",
     "SoftmaxCrossEntropyWithLogits",
     "TrainOneStepWithLossScaleCell",
     "TruncatedNormal",
+    "WarmUpLR",
     "WithLossCell",
+    "cosine_decay_lr",
+    "exponential_decay_lr",
+    "inverse_decay_lr",
+    "natural_exp_decay_lr",
+    "piecewise_constant_lr",
+    "polynomial_decay_lr",
+    "warmup_lr",
 ]
 
 Initializer = Callable[[Tensor], object] | str | float | None
@@ -213,5 +241,15 @@ def __getattr__(name: str) -> Any:
     if name in metrics.__all__:
         return getattr(metrics, name)
     if found is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from sonde.core.text.missing_name import missing_name
+
+        raise missing_name(__name__, name, [*__all__, *metrics.__all__, *_torch_modules()])
     return found
+
+
+def _torch_modules() -> list[str]:
+    return [name for name, value in vars(torch_nn).items() if isinstance(value, type)]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_torch_modules()})

@@ -47,5 +47,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
-        raise AttributeError(f"module 'sonde.tune' has no attribute {name!r}")
+        from sonde.core.text.missing_name import missing_name
+
+        raise missing_name(__name__, name, __all__)
     return getattr(import_module(home), name)

@@ -172,3 +172,31 @@ def test_manual_steps_in_code(tmp_path: Path) -> None:
         sonde.capture(config(tmp_path / "no"), step_by="epoch"),
     ):
         pass
+
+
+@pytest.mark.parametrize("enabled", ["yes", 1, None, 0.0])
+def test_only_true_and_false_switch(enabled: object) -> None:
+    with pytest.raises(TypeError, match="set_dump: enabled must be True or False, not") as refused:
+        sonde.set_dump("relu", enabled)  # type: ignore[arg-type]
+    assert isinstance(refused.value, SondeError)
+    assert attach._SWITCHES == []
+
+
+def test_an_optimizer_is_selected_by_its_name(tmp_path: Path) -> None:
+    optimizer = torch.optim.SGD([torch.ones(1)], lr=0.1)
+    for target in (torch.optim.SGD, optimizer):
+        with pytest.raises(UsageError) as refused:
+            sonde.set_dump(target)  # type: ignore[arg-type]
+        assert str(refused.value) == (
+            "set_dump takes a module, a class of modules, a function of torch or a pattern, not "
+            "the optimizer SGD; the pattern 'SGD' selects its ops: set_dump('SGD') "
+            "[set-dump-target]"
+        )
+    names = dumped(tmp_path, {0: [("SGD", True)]})[0]
+    assert names
+    assert all(name.startswith("Default/optimizer-SGD/") for name in names)
+
+
+def test_another_class_of_torch_is_refused_by_its_name() -> None:
+    with pytest.raises(UsageError, match="or a pattern, not DataLoader "):
+        sonde.set_dump(torch.utils.data.DataLoader)

@@ -31,6 +31,7 @@ from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.coverage import Gap
 from sonde.core.interruption import is_interruption
+from sonde.core.text.problem_line import ProblemLine
 
 logger = logging.getLogger("sonde.capture")
 
@@ -68,9 +69,31 @@ class TorchAdapter:
         self._scopes = ScopeRegistry()
         structures = Structures(name)
         mode = possible_mode(compiled, session)
+        self.observer = self._make_observer(mode, structures, starts_at_once, observe)
+        self._skip = OptimizerSkip(self.observer, session)
+        self._switch = ObservationSwitch(
+            self.observer, self._skip, self._failed, self._find_trainer, self._module_ran_elsewhere
+        )
+        self._compiler = CompilerWatch(
+            compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
+        )
+        self._endless = EndlessStep(self._notify, step_by)
+        self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
+        self._steps = self._make_step_cycle(structures)
+        self._step_hooks = StepHooks(
+            self._optimizer_begins, self._optimizer_left, self._step_ended, self._report_thread
+        )
+
+    def _make_observer(
+        self,
+        mode: CompiledMode,
+        structures: Structures,
+        starts_at_once: bool,
+        observe: Collection[Observed],
+    ) -> Observer:
         kind = Observer if mode == "eager" else CompiledAwareObserver
-        self.observer = kind(
-            session,
+        return kind(
+            self._session,
             self._scopes,
             structures,
             self._failed,
@@ -78,21 +101,10 @@ class TorchAdapter:
             observe=observe,
             notify=self._notify,
         )
-        self._skip = OptimizerSkip(self.observer, session)
-        self._switch = ObservationSwitch(
-            self.observer,
-            self._skip,
-            self._failed,
-            self._find_trainer,
-            self._module_ran_elsewhere,
-        )
-        self._compiler = CompilerWatch(
-            compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
-        )
-        self._endless = EndlessStep(self._notify, step_by)
-        self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
-        self._steps = StepCycle(
-            session,
+
+    def _make_step_cycle(self, structures: Structures) -> StepCycle:
+        return StepCycle(
+            self._session,
             self.observer,
             structures,
             self._scopes,
@@ -101,9 +113,6 @@ class TorchAdapter:
             self._compiler,
             self.listener,
             self._endless.step_ended,
-        )
-        self._step_hooks = StepHooks(
-            self._optimizer_begins, self._optimizer_left, self._step_ended, self._report_thread
         )
 
     @contextmanager
@@ -210,7 +219,7 @@ class TorchAdapter:
 
     def _notify(self, text: str, *, slug: str) -> None:
         """Print a line, and show it on the page of the debugger."""
-        self._session.report(f"sonde: {text} [{slug}]")
+        self._session.report(ProblemLine(f"sonde: {text}", slug=slug))
         self.listener.notice(slug, text)
 
     def _report_thread(self, name: str) -> None:
@@ -221,7 +230,7 @@ class TorchAdapter:
                 f"an optimizer steps in thread {name!r}, which is not observed: only the thread "
                 "that began the capture is"
             )
-            self._session.report(f"sonde: {text} [other-thread]")
+            self._session.report(ProblemLine(f"sonde: {text}", slug="other-thread"))
             self.listener.not_observed("other-thread", text)
 
     def _module_ran_elsewhere(self, name: str) -> None:
@@ -268,7 +277,7 @@ class TorchAdapter:
         what = f"{type(error).__name__}: {error}"
         self._session.coverage.add(Gap("observation_failed", what, self._session.step))
         text = f"observation failed and is switched off, training goes on: {what}{place}"
-        self._session.report(f"sonde: {text} [capture-failed]")
+        self._session.report(ProblemLine(f"sonde: {text}", slug="capture-failed"))
         self.listener.not_observed("capture-failed", text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
@@ -285,10 +294,11 @@ class TorchAdapter:
         self._session.coverage.add(Gap("step_dropped", reason, self._session.step))
         if not self._is_drop_reported:
             self._is_drop_reported = True
-            self._session.report(
+            text = (
                 f"sonde: step {self._session.step} is not observed to its end: {reason}; this may "
-                "happen in later steps too [step-dropped]"
+                "happen in later steps too"
             )
+            self._session.report(ProblemLine(text, slug="step-dropped"))
 
 
 def _ignore_warning_about_hooks(undo: ExitStack) -> None:

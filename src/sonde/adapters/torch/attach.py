@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import torch
 
@@ -114,49 +114,53 @@ def attach(
     ``observe``: what belongs to the steps although it is not training, see ``eager/outside_step``.
     Only one capture runs at a time: a second one inside the first is a UsageError.
     """
+    same: dict[str, Any] = {"step_by": step_by, "compiled": compiled, "observe": observe}
+    make_adapter = partial(TorchAdapter, starts_at_once=starts_at_once, **same)
+    has_others = has_other_ranks or (debugger is not None and debugger.world_size > 1)
+    capture = _start(config, rank, has_others, debugger, make_adapter)
+    try:
+        with ExitStack() as undo:
+            _install(capture, config, undo)
+            if config is not None or debugger is not None:
+                undo.enter_context(capturing())
+                in_child = partial(attach, config, starts_at_once=False, **same)
+                undo.enter_context(observed_children(in_child, debugger, capture.hand_over))
+            yield capture
+    finally:
+        if capture in _RUNNING:
+            _RUNNING.remove(capture)
+
+
+def _start(
+    config: CaptureConfig | None,
+    rank: int | None,
+    has_others: bool,
+    debugger: DebuggerOptions | None,
+    make_adapter: Callable[..., TorchAdapter],
+) -> Capture:
+    """Build the capture that runs from now on; UsageError if there is one already."""
     with _LOCK:
         if _RUNNING:
             raise UsageError(
                 "a capture is running already; leave its block before starting another",
                 slug="capture-twice",
             )
-        number = current_rank() if rank is None else rank
-        make_adapter = partial(
-            TorchAdapter,
-            starts_at_once=starts_at_once,
-            step_by=step_by,
-            compiled=compiled,
-            observe=observe,
-        )
-        is_one_of_several = debugger is not None and debugger.world_size > 1
-        lines = RankLines(number, has_other_ranks or is_one_of_several)
+        lines = RankLines(current_rank() if rank is None else rank, has_others)
         with private.unobserved():
             capture = _build(config, lines, debugger, make_adapter)
         _RUNNING.append(capture)
-    try:
-        with ExitStack() as undo:
-            debugging = capture.debugging
-            if debugging is not None:
-                undo.push(debugging.leave)
-                debugging.join(capture.adapter, undo)
-            undo.enter_context(own_code.configured(() if config is None else config.own_packages))
-            hide_received_tensors(undo)
-            undo.enter_context(capture.adapter.attach())
-            if config is not None or debugger is not None:
-                undo.enter_context(capturing())
-                in_child = partial(
-                    attach,
-                    config,
-                    starts_at_once=False,
-                    step_by=step_by,
-                    compiled=compiled,
-                    observe=observe,
-                )
-                undo.enter_context(observed_children(in_child, debugger, capture.hand_over))
-            yield capture
-    finally:
-        if capture in _RUNNING:
-            _RUNNING.remove(capture)
+    return capture
+
+
+def _install(capture: Capture, config: CaptureConfig | None, undo: ExitStack) -> None:
+    """Connect to the debugger, if there is one, and observe until ``undo`` is closed."""
+    debugging = capture.debugging
+    if debugging is not None:
+        undo.push(debugging.leave)
+        debugging.join(capture.adapter, undo)
+    undo.enter_context(own_code.configured(() if config is None else config.own_packages))
+    hide_received_tensors(undo)
+    undo.enter_context(capture.adapter.attach())
 
 
 def is_running() -> bool:

@@ -12,6 +12,7 @@ from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.core.errors import SondeError
+from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.launch.probe import is_own_port, is_server
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.launch.server_registry import one_at_a_time, running_servers
@@ -51,10 +52,11 @@ def stop_here(place: str) -> None:
     debugging = running_debugger()
     if debugging is None:
         if is_running():
-            say(
+            text = (
                 "sonde.breakpoint() is passed: this capture has no debugger; run the script "
-                "with 'sonde debug' [breakpoint-passed]"
+                "with 'sonde debug'"
             )
+            say(ProblemLine(text, slug="breakpoint-passed"))
             return
         options = _reachable(_options(None, None))
         if options is None:
@@ -112,7 +114,11 @@ def _started(options: DebuggerOptions) -> DebuggerOptions | None:
         server = ServerProcess(lingers=True)
     except (SondeError, OSError) as error:
         _FAILED.append(error)
-        say(f"the program goes on without the debugger: {error}")
+        before = "the program goes on without the debugger: "
+        if isinstance(error, SondeError):
+            say(ProblemLine.about(error, before))
+        else:
+            say(f"{before}{error}")
         return None
     atexit.register(server.leave)
     say_result(f"the page is at {server.page}")

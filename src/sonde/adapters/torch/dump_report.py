@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sonde.capture.requests import SelectionRequest, ToggledRequest
 from sonde.core.coverage import Coverage
 from sonde.core.text.number_text import count_text, size_text
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
@@ -19,7 +20,7 @@ _SHOWN_PATTERNS = 3
 
 def not_dumped(why: str) -> str:
     """The line of a process that dumped nothing."""
-    return f"sonde: nothing was dumped: {why} [nothing-dumped]"
+    return ProblemLine(f"sonde: nothing was dumped: {why}", slug="nothing-dumped")
 
 
 @dataclass(slots=True, eq=False)
@@ -127,13 +128,15 @@ def _no_verdict(summary: OverflowSummary, coverage: Coverage) -> str:
     """Why it is not known whether the run is free of NaN and Inf, and what is known."""
     why = "; ".join(map(str, coverage.unchosen_gaps))
     if not coverage.has_observed:
-        return f"sonde: nothing is known about NaN and Inf: {why} [nothing-observed]"
+        text = f"sonde: nothing is known about NaN and Inf: {why}"
+        return ProblemLine(text, slug="nothing-observed")
     steps = count_text(coverage.steps + coverage.incomplete_steps, "step")
     found = "was finite" if summary.harmless is None else "that was not finite did no harm"
-    return (
+    text = (
         f"sonde: nothing is known about NaN and Inf in the whole run: {why}; in the {steps} that "
-        f"were observed, at least in part, every observed value {found} [partly-observed]"
+        f"were observed, at least in part, every observed value {found}"
     )
+    return ProblemLine(text, slug="partly-observed")
 
 
 def _but(coverage: Coverage) -> str:

@@ -47,50 +47,29 @@ def dump_sinks(
 ) -> DumpSinks:
     """The sinks that ``config`` asks for; they write below ``rank``. At the end they write what
     ``coverage`` says of the run."""
-    budget = config.memory_budget or default_budget()
-    writer = open_writer(threads=1, budget_bytes=budget)
-    is_slow = isinstance(writer, PythonWriter)
-    how = "in Python, each at once" if is_slow else "by native code, in the background"
-    _log.info("files are written %s; at most %s wait in memory", how, size_text(budget))
+    writer = _open_writer(config)
     graphs_only = config.saved_data == "graph"
     files = StepFiles(rank, config.net_name, writer, report, graphs_only=graphs_only)
     sinks = DumpSinks(files, writer)
     request = _request(config, sinks)
-    tensors = TensorDump(
-        files,
-        writer,
-        ios=config.ios if config.debug_mode != "exception" else frozenset({"input"}),
-        memory_order=not config.transpose_to_nchw,
-        kernel_args=config.save_kernel_args,
-        synchronous=not config.asynchronous,
-        sample=config.sample_num if config.sample_mode else 0,
-        keeps_useless=config.keeps_useless_outputs,
-        report=report,
-    )
     sees_all = config.dump_mode == "all" and isinstance(request, SelectionRequest)
     if not sees_all:
         coverage.add(Gap("ops_not_selected"))
     sinks.closing_reports.append(lambda: files.write_coverage(coverage))
     coverage.selected_steps = str(config.selection.steps)
     end = DumpReport(files, request, coverage, report)
+    tensors = _tensors(config, files, writer, report)
     if config.debug_mode == "overflow":
-        overflow = OverflowDump(
-            files,
-            writer,
-            tensors,
-            most=config.overflow_number,
-            sees_all=sees_all,
-            coverage=coverage,
+        most = config.overflow_number
+        end.overflow = OverflowDump(
+            files, writer, tensors, most=most, sees_all=sees_all, coverage=coverage
         )
-        sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
-        sinks.closing_reports.append(register_origin(overflow.first_bad_op))
-        end.overflow = overflow
+        _add_overflow(sinks, end.overflow, request)
     elif config.debug_mode == "exception":
-        failure = FailureDump(files, tensors, report)
+        end.failure = failure = FailureDump(files, tensors, report)
         sinks.subscriptions.append(
             Subscription(failure, request, failure.op_failed, failure.keeps_step)
         )
-        end.failure = failure
     else:
         if config.saves_statistics:
             statistics = _statistics(config, files, writer, report)
@@ -103,6 +82,39 @@ def dump_sinks(
     unmatched = UnmatchedPatterns(request, report)
     sinks.subscriptions.append(Subscription(unmatched, ToggledRequest(config.selection.steps)))
     return sinks
+
+
+def _open_writer(config: CaptureConfig) -> Writer:
+    budget = config.memory_budget or default_budget()
+    writer = open_writer(threads=1, budget_bytes=budget)
+    is_slow = isinstance(writer, PythonWriter)
+    how = "in Python, each at once" if is_slow else "by native code, in the background"
+    _log.info("files are written %s; at most %s wait in memory", how, size_text(budget))
+    return writer
+
+
+def _add_overflow(
+    sinks: DumpSinks, overflow: OverflowDump, request: SelectionRequest | ToggledRequest
+) -> None:
+    """Subscribe the overflow dump, and let callbacks ask it for the op of origin."""
+    sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
+    sinks.closing_reports.append(register_origin(overflow.first_bad_op))
+
+
+def _tensors(
+    config: CaptureConfig, files: StepFiles, writer: Writer, report: Callable[[str], None]
+) -> TensorDump:
+    return TensorDump(
+        files,
+        writer,
+        ios=config.ios if config.debug_mode != "exception" else frozenset({"input"}),
+        memory_order=not config.transpose_to_nchw,
+        kernel_args=config.save_kernel_args,
+        synchronous=not config.asynchronous,
+        sample=config.sample_num if config.sample_mode else 0,
+        keeps_useless=config.keeps_useless_outputs,
+        report=report,
+    )
 
 
 def _statistics(

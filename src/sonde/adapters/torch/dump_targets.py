@@ -26,11 +26,10 @@ def pattern_of(target: DumpTarget) -> OpPattern:
         return OpPattern(f"this {type(target).__name__}")
     if isinstance(target, type) and issubclass(target, nn.Module):
         return OpPattern.of_class(target.__name__)
-    if not _is_of_torch(target):
-        name = target.__name__ if isinstance(target, type) else type(target).__name__
+    if isinstance(target, type) or not _is_of_torch(target):
         raise UsageError(
             "set_dump takes a module, a class of modules, a function of torch or a pattern, not "
-            f"{name}",
+            f"{_described(target)}",
             slug="set-dump-target",
         )
     function = target.__name__.partition(".")[0]
@@ -59,6 +58,15 @@ def covering(
         return name is not None and (scope == name or scope.startswith(f"{name}/"))
 
     return covers
+
+
+def _described(target: object) -> str:
+    """What the message calls a target that cannot be one; for an optimizer, what to write."""
+    kind = target if isinstance(target, type) else type(target)
+    if issubclass(kind, torch.optim.Optimizer):
+        name = kind.__name__
+        return f"the optimizer {name}; the pattern {name!r} selects its ops: set_dump({name!r})"
+    return kind.__name__
 
 
 def _is_of_torch(target: object) -> bool:

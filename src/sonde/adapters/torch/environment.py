@@ -27,6 +27,7 @@ from sonde.core.observation_variables import (
     asking,
     is_part_of_capture,
 )
+from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger import Terminated
 from sonde.debugger import settings as debugger
 from sonde.debugger.settings import DebuggerOptions
@@ -58,7 +59,8 @@ def begin(directory: str = "") -> None:
     logs.configure()
     if is_running():
         what = f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect"
-        logs.say(f"{what}: the program runs a capture of its own [variable-unused]")
+        why = "the program runs a capture of its own"
+        logs.say(ProblemLine(f"{what}: {why}", slug="variable-unused"))
         return
     try:
         context = _capture(_with_paths(os.environ, directory))
@@ -70,8 +72,8 @@ def begin(directory: str = "") -> None:
         raise SystemExit(BAD_SETTING) from None
     except Exception as error:
         pass_on(error)
-        what = f"{type(error).__name__}: {error}"
-        logs.say(f"the program is not observed, it goes on: {what} [not-observed]")
+        text = f"the program is not observed, it goes on: {type(error).__name__}: {error}"
+        logs.say(ProblemLine(text, slug="not-observed"))
         return
     ending = _Ending(context)
     sys.excepthook = ending.show

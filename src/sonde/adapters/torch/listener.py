@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from sonde.core.interruption import pass_on
+from sonde.core.text.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.debugging.training import TorchDebugging
@@ -69,8 +70,9 @@ class ShieldedListener:
         except Exception as error:
             pass_on(error)
             self._listener = None
-            self._report(
+            text = (
                 "sonde: the debugger failed and is switched off, training goes on: "
-                f"{type(error).__name__}: {error} [debugger-failed]"
+                f"{type(error).__name__}: {error}"
             )
+            self._report(ProblemLine(text, slug="debugger-failed"))
             logger.debug("%s", "".join(traceback.format_exception(error)))

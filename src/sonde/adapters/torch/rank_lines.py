@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sonde.adapters.torch.debugging.ranks import world_size
+from sonde.core.text.problem_line import ProblemLine
 from sonde.logs import say
 from sonde.logs.lines import START
 
@@ -23,5 +24,9 @@ class RankLines:
     def __call__(self, text: str) -> None:
         self.has_others = self.has_others or world_size() > 1
         if self.has_others and text.startswith(START):
-            text = f"{START}rank {self.rank}: {text.removeprefix(START)}"
+            start = f"{START}rank {self.rank}: "
+            if isinstance(text, ProblemLine):
+                text = text.with_start(start, instead_of=START)
+            else:
+                text = f"{start}{text.removeprefix(START)}"
         say(text)

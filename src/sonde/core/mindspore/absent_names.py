@@ -15,6 +15,7 @@ NAMES: dict[str, str] = {
         "torch.nn.parallel.DistributedDataParallel"
     ),
     "Minimum": "it is an op of MindSpore: torch.minimum, or Python's min for numbers, does it",
+    "Parameter": "PyTorch has it: from torch.nn import Parameter",
     "PrecisionDebugger": (
         "it is msprobe's, for Ascend: sonde.capture(config) or sonde run --dump observes a "
         "program on PyTorch"
@@ -22,6 +23,11 @@ NAMES: dict[str, str] = {
     "TFRecordDataset": (
         "it is a reader of MindSpore: the package tfrecord reads such files as a dataset for "
         "torch.utils.data.DataLoader"
+    ),
+    "Tensor": "PyTorch makes tensors of arrays and lists: from torch import tensor as Tensor",
+    "communication": (
+        "ranks find each other with torchrun --nproc-per-node N and "
+        "torch.distributed.init_process_group()"
     ),
     "data_sink": (
         "PyTorch has no sink: call the training step with each batch of a DataLoader, whose "

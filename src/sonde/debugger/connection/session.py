@@ -11,6 +11,7 @@ from functools import partial
 from math import inf, isinf
 from typing import Final
 
+from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.launch.server_registry import access_to
 from sonde.debugger.settings import DebuggerOptions
@@ -93,11 +94,11 @@ class ServerSession:
         )
         if not self._link.open(self._options.wait_seconds) and not self._link.is_given_up:
             self._is_absence_reported = True
-            self._report(
+            text = (
                 f"sonde: no debugger server at {self._options.address}; the training runs without "
-                "it and connects as soon as there is one: start one with 'sonde serve' "
-                "[debugger-absent]"
+                "it and connects as soon as there is one: start one with 'sonde serve'"
             )
+            self._report(ProblemLine(text, slug="debugger-absent"))
 
     def close(self, *last: messages.Goodbye) -> None:
         """Answer the questions that are left, send ``last``, and disconnect."""
@@ -196,7 +197,7 @@ class ServerSession:
                 self._absent_since = time.monotonic() - event.silent_seconds
             effect = self._effect_on_pause() if is_paused else "continues"
         slug = event.slug or "debugger-lost"
-        self._report(f"sonde: {what}; the training {effect} [{slug}]")
+        self._report(ProblemLine(f"sonde: {what}; the training {effect}", slug=slug))
 
     def _effect_on_pause(self) -> str:
         """What a paused training does now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,7 +58,13 @@ class GraphStore:
         columns = self._columns.pop((tree.rank, graph_id), None)
         if columns is not None:
             return GraphFile(columns.graph(), "sonde")
-        file = read_graph_file(tree.layout.graph_pb(graph_id), graph_id)
+        path = tree.layout.graph_pb(graph_id)
+        if not os.path.lexists(path):  # as in dumps that were converted from old formats
+            raise DumpError(
+                f"{path}: not there; without a graph, scopes, edges and source lines are not known",
+                slug="graph-file",
+            )
+        file = read_graph_file(path, graph_id)
         path = tree.layout.graph_ir(graph_id)
         if file.writer == "sonde" or not path.is_file():
             return file

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.sinks.steps import StepFiles
 
 _RETURNS_ERROR_CODE = re.compile(r"_?linalg_\w+_ex")
@@ -69,7 +70,7 @@ class FailureDump(Sink):
         self._failed_call = None
         self._tensors.end_step(end)
         for text in self._unreported:
-            self._report(f"{text} in {self._files.place(end)} [op-raised]")
+            self._report(ProblemLine(f"{text} in {self._files.place(end)}", slug="op-raised"))
         self._unreported.clear()
 
     def drop_step(self) -> None:

@@ -19,6 +19,7 @@ from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView, is_useless
 from sonde.core.statistics import HASHES, NOT_IN_OUTLINE, ROW_COLUMNS, raw_column
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
@@ -180,10 +181,11 @@ class StatisticDump(Sink):
         problem = view.problem or f"{view.dtype} values are saved as tensors only"
         if view.is_filled and view.nbytes and problem not in self._skipped:
             self._skipped.add(problem)
-            self._report(
+            text = (
                 f"sonde: {node.name} {view.io} {view.slot} has no statistics: {problem}; "
-                "others like it are left out too [no-statistics]"
+                "others like it are left out too"
             )
+            self._report(ProblemLine(text, slug="no-statistics"))
 
     def end_step(self, end: StepEnd) -> None:
         labels, timestamps, rows = self._rows.take()

@@ -19,6 +19,7 @@ from sonde.core.graph import Graph
 from sonde.core.selection import StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.core.text.number_text import duration, size_text
+from sonde.core.text.problem_line import ProblemLine
 from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
@@ -195,9 +196,11 @@ class StepFiles(Sink):
         self._is_limit_reported = True
         kept = "" if self.graphs_only else f"; everything else of such steps is in {directory}"
         self._report(
-            f"sonde: the steps of this program differ: {len(self._written)} graphs "
-            f"({size_text(self._graph_bytes)}) are saved, and no further ones{kept} "
-            "[graphs-limited]"
+            ProblemLine(
+                f"sonde: the steps of this program differ: {len(self._written)} graphs "
+                f"({size_text(self._graph_bytes)}) are saved, and no further ones{kept}",
+                slug="graphs-limited",
+            )
         )
 
     def _write_graph(self, graph: Graph) -> None:
@@ -284,7 +287,7 @@ def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
             "another directory",
             slug="config-path",
         ) from None
-    report(f"sonde: an earlier dump was moved to {aside} [dump-moved]")
+    report(ProblemLine(f"sonde: an earlier dump was moved to {aside}", slug="dump-moved"))
 
 
 def _wait_showing_progress(writer: Writer, report: Callable[[str], None] | None) -> None:

@@ -17,6 +17,7 @@ from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.core.sink import Hold, OpCall, Sink, StepEnd, TensorView, is_useless
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump import layout
 from sonde.dump.file_names import FileNamer
 from sonde.dump.sinks.steps import StepFiles, raise_failure
@@ -173,10 +174,11 @@ class TensorDump(Sink):
     def _skip(self, node: OpNode, view: TensorView, problem: str) -> None:
         if view.is_filled and view.nbytes and problem not in self._skipped:
             self._skipped.add(problem)
-            self._report(
+            text = (
                 f"sonde: {node.name} {view.io} {view.slot} is not dumped: {problem}; "
-                "others like it are left out too [tensor-not-dumped]"
+                "others like it are left out too"
             )
+            self._report(ProblemLine(text, slug="tensor-not-dumped"))
 
     def end_step(self, end: StepEnd) -> None:
         if self._constants and self._files.saves_graph(end) and self._files.is_new(end.graph):

@@ -16,6 +16,7 @@ import torch
 
 from sonde.core.errors import SondeError
 from sonde.core.graph import Graph
+from sonde.core.text.problem_line import ProblemLine
 from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.object_tracking import ObjectTracker
@@ -120,11 +121,14 @@ class ProfileRecorder:
                 self._stop_profiler()
             self._finish()
             if isinstance(error, SondeError):
-                self._say(f"sonde: {error}")
+                self._say(ProblemLine.about(error, "sonde: "))
                 return
             self._say(
-                "sonde: profiling failed and is switched off, training goes on: "
-                f"{type(error).__name__}: {error} [profile-failed]"
+                ProblemLine(
+                    "sonde: profiling failed and is switched off, training goes on: "
+                    f"{type(error).__name__}: {error}",
+                    slug="profile-failed",
+                )
             )
 
     # ------------------------------------------------------------------ between two steps
@@ -182,10 +186,8 @@ class ProfileRecorder:
         self._is_broken = True
         self._shielded(self._stop_profiler)
         self._finish()
-        self._say(
-            "sonde: the program runs torch's profiler itself; profiling ends before that "
-            "[profile-busy]"
-        )
+        text = "sonde: the program runs torch's profiler itself; profiling ends before that"
+        self._say(ProblemLine(text, slug="profile-busy"))
 
     def _end_window(self) -> None:
         self._finish()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import cast
 
 from sonde.core.finding import Finding
+from sonde.core.text.problem_line import ProblemLine
 from sonde.profile.rules import collectives, data, framework, operators
 from sonde.profile.rules.evidence import ProfileEvidence
 
@@ -34,8 +35,7 @@ def judge(evidence: ProfileEvidence, say: Callable[[str], None]) -> list[Finding
         try:
             found.extend(rule(evidence))
         except Exception as error:
-            say(
-                f"sonde: {rule.__name__} failed and is left out: {type(error).__name__}: {error} "
-                "[profile-failed]"
-            )
+            what = f"{type(error).__name__}: {error}"
+            text = f"sonde: {rule.__name__} failed and is left out: {what}"
+            say(ProblemLine(text, slug="profile-failed"))
     return sorted(found, key=lambda each: -cast(float, each.evidence["gain_share"]))

@@ -34,6 +34,7 @@ from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
+from sonde.core.text.problem_line import ProblemLine
 
 logger = logging.getLogger("sonde.capture")
 
@@ -160,11 +161,11 @@ class CompiledGraphs:
         if not self._is_failure_reported:
             self._is_failure_reported = True
             text = next(iter(str(error).splitlines()), "")
-            self._session.report(
+            line = (
                 "sonde: a compiled graph cannot be observed and runs as it is: "
-                f"{type(error).__name__}: {text[:300]}; --compiled eager may show it "
-                "[compiled-unobserved]"
+                f"{type(error).__name__}: {text[:300]}; --compiled eager may show it"
             )
+            self._session.report(ProblemLine(line, slug="compiled-unobserved"))
             logger.debug("%s", "".join(traceback.format_exception(error)))
 
 
@@ -235,10 +236,10 @@ def _summary_lines(graphs: Sequence[CompiledCode], *, is_interpreted: bool) -> I
         if number not in each.observed.looks
     ]
     if missing:
-        yield (
+        yield ProblemLine(
             f"sonde: {len(missing)} of the wanted values are not computed in compiled code, such "
-            f"as {missing[0]}; --compiled interpret or --compiled eager computes them "
-            "[compiled-not-materialised]"
+            f"as {missing[0]}; --compiled interpret or --compiled eager computes them",
+            slug="compiled-not-materialised",
         )
 
 

@@ -20,6 +20,7 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
 from sonde.core.errors import CaptureError
 from sonde.core.patching import call_before
+from sonde.core.text.problem_line import ProblemLine
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compiled.capture import CompiledGraphs
@@ -104,10 +105,10 @@ class CompilerWatch:
                     self._graphs = self._watched_graphs(undo)
                 except CaptureError as error:  # This torch lacks private parts of its compiler.
                     self._mode = "eager"
-                    self._session.report(
-                        f"sonde: {error}; compiled code runs eagerly in the steps that are "
-                        f"observed [{error.slug}]"
+                    text = (
+                        f"sonde: {error}; compiled code runs eagerly in the steps that are observed"
                     )
+                    self._session.report(ProblemLine(text, slug=error.slug))
             if self._mode == "eager":
                 undo.callback(private.run_uncompiled, False)
                 private.run_uncompiled(self._switch.is_observing)
@@ -136,10 +137,11 @@ def _compiled_before_line(asked: CompiledMode, session: Session) -> str | None:
     if asked == "eager" or not session.subscriptions or not count:
         return None
     subject = "1 function or part of one was" if count == 1 else f"{count} functions or parts were"
-    return (
+    return ProblemLine(
         f"sonde: {subject} compiled before the capture began and cannot be observed: in the "
         "observed steps compiled code ran eagerly, and the numbers are those of eager code; begin "
-        "the capture before the first call, or use sonde run [compiled-before]"
+        "the capture before the first call, or use sonde run",
+        slug="compiled-before",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -56,8 +57,10 @@ class TorchSnapshot:
     """See ``debugger.trainee.Snapshot``."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        # A tensor made in inference mode cannot be written to outside of it.
-        with torch.inference_mode(False):
+        # A tensor made in inference mode cannot be written to outside of it. The mode is left only
+        # where it is on: when a signal handler interrupts ``inference_mode``, torch restores the
+        # grad mode as late as the exception is freed.
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             self._copy = tensor.detach().clone()
 
     @property

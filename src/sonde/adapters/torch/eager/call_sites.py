@@ -156,35 +156,52 @@ class CallSites:
         )
         for _, ref in outs:
             ref.owner = record
-        attributes = tuple(
-            (name, attribute_text(value))
-            for name, value in named_arguments(site.info, *arguments)
-            if value is not ...
-        )
-        if record.overwrites and site.info.type not in OVERWRITING:
-            attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
-        if cause is not None and site.is_caused:
-            attributes = (*attributes, ("forward", cause.node.name))
-        refs = [source or ref for source, ref in zip(sources, in_refs, strict=True)]
-        record.node = OpNode(
+        node = OpNode(
             name=self._learner.next_name(parent, site.node_scope, site.info.type),
             type=site.info.type,
             scope=site.node_scope,
             phase=site.phase,
-            inputs=tuple(
-                Edge(ref.producer.name, ref.slot, _spec(spec))
-                for ref, spec in zip(refs, in_specs, strict=True)
-            ),
+            inputs=_edges(in_refs, sources, in_specs),
             outputs=tuple(map(_spec, out_specs)),
-            attributes=attributes,
+            attributes=_attributes(site, arguments, cause),
             sources=site.sources,
         )
-        record.node = replace(record.node, attributes=final_attributes(record))
+        record.node = node
+        record.node = replace(node, attributes=final_attributes(record))
         record.native = native
         parent.native.add(native)
         self._learner.add(record)
         self._find_wants(record)
         return record
+
+
+def _attributes(
+    site: CallSite,
+    arguments: tuple[tuple[Any, ...], dict[str, Any] | None],
+    cause: OpRecord | None,
+) -> tuple[tuple[str, str], ...]:
+    attributes = tuple(
+        (name, attribute_text(value))
+        for name, value in named_arguments(site.info, *arguments)
+        if value is not ...
+    )
+    if site.overwrites and site.info.type not in OVERWRITING:
+        attributes = (*attributes, (OVERWRITES, slots_text(site.overwrites)))
+    if cause is not None and site.is_caused:
+        attributes = (*attributes, ("forward", cause.node.name))
+    return attributes
+
+
+def _edges(
+    in_refs: tuple[TensorRef, ...],
+    sources: tuple[TensorRef | None, ...],
+    specs: tuple[Spec, ...],
+) -> tuple[Edge, ...]:
+    refs = [source or ref for source, ref in zip(sources, in_refs, strict=True)]
+    return tuple(
+        Edge(ref.producer.name, ref.slot, _spec(spec))
+        for ref, spec in zip(refs, specs, strict=True)
+    )
 
 
 def _spec(spec: Spec) -> TensorSpec:

@@ -15,6 +15,7 @@ from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.core.interruption import pass_on
+from sonde.core.text.problem_line import ProblemLine
 
 _FIRST_STEPS = 4
 _MEASURED_STEPS = 8
@@ -103,11 +104,12 @@ class ObservingCost:
         learned = sorted(each.learned for each in self._new)
         if learned[len(learned) // 4] < _MANY:
             return None
-        return (
+        return ProblemLine(
             f"sonde: the steps of this program do not repeat: about "
             f"{sum(learned) // len(learned)} ops of each step have to be learned anew, "
             "which makes observing slow; observe fewer steps (--steps) or search for "
-            "overflow only (--overflow) [steps-differ]"
+            "overflow only (--overflow)",
+            slug="steps-differ",
         )
 
     def _slow_line(self) -> str | None:
@@ -129,12 +131,13 @@ class ObservingCost:
         alone = seconds - observing
         if seconds < _SLOW * alone:
             return None
-        return (
+        return ProblemLine(
             f"sonde: the steps of this program do not repeat and its ops are tiny: with "
             f"{ops // len(usual)} ops a step, observed training takes about "
             f"{seconds / alone:.1f} times as long as training alone ({1e6 * observing / ops:.0f} "
             f"of {1e6 * seconds / ops:.0f} microseconds per op); observe fewer steps (--steps) or "
-            "use larger batches: the cost is per op [steps-differ]"
+            "use larger batches: the cost is per op",
+            slug="steps-differ",
         )
 
 

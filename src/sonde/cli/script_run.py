@@ -1,0 +1,71 @@
+"""A program on PyTorch that ``sonde run`` runs, and what is captured of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Literal
+
+from sonde.adapters.torch.determinism import Determinism
+from sonde.capture.config import CaptureConfig
+from sonde.cli.mindspore_python import hint_at_python
+from sonde.cli.run_deterministic import without_randomness
+from sonde.cli.script import needing_torch, run_program
+from sonde.debugger import Terminated
+from sonde.debugger.settings import DebuggerOptions
+from sonde.logs import say
+
+StepBy = Literal["optimizer", "manual"]
+Compiled = Literal["observe", "interpret", "eager"]
+Observed = Literal["evaluation", "data"]
+
+TERMINATED = 130
+"""The exit code of a training that was ended from the debugger: that of Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """A program to run and what to capture of it; ``note``, and a line about each variable that is
+    ``unused``, are printed when it starts."""
+
+    module: str | None
+    program: tuple[str, ...]
+    config: CaptureConfig | None
+    step_by: StepBy
+    observe: tuple[Observed, ...]
+    note: str | None
+    determinism: Determinism | None
+    debugger: DebuggerOptions | None
+    compiled: Compiled
+    unused: Sequence[str] = ()
+
+    def execute(self) -> BaseException | None:
+        """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
+        start = without_randomness(self.determinism, self._attach)
+        outcome = run_program(self.module, self.program, start)
+        if isinstance(outcome, Terminated):
+            say("the training was ended from the debugger")
+            return SystemExit(TERMINATED)
+        if (hint := hint_at_python(outcome, self.module or self.program[0])) is not None:
+            say(hint)
+        return outcome
+
+    def _attach(self) -> AbstractContextManager[object]:
+        if os.environ.get("RANK", "0") == "0":  # one rank prints them
+            for line in (*self.unused, *filter(None, (self.note,))):
+                say(line)
+        if self.config is None and self.debugger is None and find_spec("torch") is None:
+            return nullcontext()
+        with needing_torch("PyTorch is not installed, so there is nothing to dump"):
+            from sonde.adapters.torch.attach import attach
+        return attach(
+            self.config,
+            starts_at_once=False,
+            step_by=self.step_by,
+            debugger=self.debugger,
+            compiled=self.compiled,
+            observe=self.observe,
+        )
