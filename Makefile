@@ -70,7 +70,8 @@ check: setup sanitize page  ## lint, format, types, layers, the page, and the na
 	$(BIN)/lint-imports --no-logo
 
 sanitize: setup
-	@if [ -x native/tests/sanitize.sh ]; then native/tests/sanitize.sh $(BIN)/python; fi
+	native/tests/sanitize.sh
+	native/tests/sanitize_matcher.sh $(BIN)/python
 
 web: web/node_modules/.installed  ## build the debugger's page and the reports' script into the package (needs Node 20)
 	cd web && npm run --silent build && npx vite build --config vite.report.config.ts

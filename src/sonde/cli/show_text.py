@@ -105,14 +105,16 @@ class Page:
     def _graph_table(self, dump: Dump, rank: int | None, steps: Sequence[StepSummary]) -> None:
         table = _table("rank", "graph", "steps", "ops", "tensors", "size", left={"steps"})
         ops = {graph.id: len(dump.execution_order(graph.id)) for graph in dump.graphs()}
-        groups: dict[tuple[int, str, int | None], list[StepSummary]] = {}
+        groups: dict[tuple[int, str, str], list[StepSummary]] = {}
         for each in steps:
-            place = (each.step.rank, each.step.net, each.step.graph_id)
+            # The name of the directory: a graph's number, or why there is none.
+            place = (each.step.rank, each.step.net, each.step.path.parent.name)
             groups.setdefault(place, []).append(each)
-        for (number, _, graph_id), members in groups.items():
+        for (number, _, name), members in groups.items():
+            graph_id = members[0].step.graph_id
             table.add_row(
                 str(number),
-                "unfinished" if graph_id is None else str(graph_id),
+                name.replace("_", " "),
                 steps_text([each.step.step for each in members]),
                 "" if graph_id is None else f"{ops[graph_id]:,}" if graph_id in ops else "?",
                 f"{sum(each.tensors for each in members):,}",

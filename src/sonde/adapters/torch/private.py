@@ -90,6 +90,11 @@ move what Sonde makes. For every function of Sonde that torch calls."""
 without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 """In this block no dispatch mode sees the ops that run."""
 
+hide_modes: Callable[[], AbstractContextManager[Any]] | None = getattr(
+    _python_dispatch, "_disable_current_modes", None
+)
+"""The same, but modes that are entered in this block do see them. None if torch lacks it."""
+
 set_eval_frame: Callable[[Any], Any] = _eval_frame.set_eval_frame
 """Sets the function that compiles frames, None for none; returns the previous one."""
 
@@ -184,6 +189,13 @@ def unobserved() -> Iterator[None]:
 def storage_owners(storage: torch.UntypedStorage) -> int:
     """The number of owners of the memory of ``storage``, ``storage`` itself included."""
     return int(torch._C._storage_Use_Count(storage_id(storage)))
+
+
+free_weak_reference: Any = getattr(torch.UntypedStorage, "_free_weak_ref", None)
+"""Gives back a weak reference to the storage with this id, which native code has taken."""
+
+has_expired: Any = getattr(torch.UntypedStorage, "_expired", None)
+"""Whether the storage with this id, to which there is a weak reference, has no owner left."""
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -28,7 +28,9 @@ def samples() -> list[torch.Tensor]:
 
 
 def probe(functions: tuple[int, ...], *more: torch.Tensor) -> Any:
-    return native().probe(functions, [*samples(), *more], matcher.sample_views())
+    return native().probe(
+        functions, [*samples(), *more], matcher.sample_views(), matcher.written_samples()
+    )
 
 
 def native() -> Any:

@@ -36,8 +36,9 @@ Spec = tuple[torch.dtype, tuple[int, ...]]
 class CallSite:
     """An op called from one place: the same lines, module and autograd state.
 
-    ``inputs`` are the names of step inputs that are not lasting, by slot and without the number
-    that tells several of one step apart.
+    ``is_caused``: its ops belong to backward and name the forward op that caused them; those of a
+    checkpoint, which computes a module again, do not. ``inputs`` are the names of step inputs that
+    are not lasting, by slot and without the number that tells several of one step apart.
     """
 
     func: Any
@@ -51,6 +52,7 @@ class CallSite:
     sources: tuple[Source, ...]
     writes: tuple[int, ...]
     overwrites: tuple[int, ...]
+    is_caused: bool
     inputs: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -94,11 +96,17 @@ class CallSites:
             record.node.sources,
             record.writes,
             record.overwrites,
+            is_caused="forward" in names,
         )
         for slot, leaf, _ in record.leaves:
             if not leaf.is_lasting and leaf.node.kind != "parameter" and "." not in leaf.node.name:
                 site.inputs.setdefault(slot, _NUMBER.sub("", leaf.node.name))
         return site
+
+    def named(self, site: CallSite, number: int) -> OpNode:
+        """The name of the op that is the one with this ``number`` of its kind in a step."""
+        name = f"{site.node_scope}/{site.info.type}-op{number}"
+        return OpNode(name, site.info.type, site.node_scope, site.phase)
 
     def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
         """Enter a tensor that is new in this step. Where the call site has met a tensor in this
@@ -136,7 +144,7 @@ class CallSites:
         returned: tuple[int, ...],
         leaves: tuple[tuple[int, StepInput], ...],
     ) -> OpRecord:
-        """Make the record of an op that ran with a provisional node, ``native``."""
+        """Make the record of an op that ran as a draft; ``native`` is its node."""
         record = OpRecord(parent, site.func, site.info, site.scope)
         record.depth, record.code, record.last = site.depth, site.code, site.last
         record.in_refs, record.sources, record.outs = in_refs, sources, outs
@@ -179,7 +187,7 @@ def _attributes(
     )
     if site.overwrites and site.info.type not in OVERWRITING:
         attributes = (*attributes, (OVERWRITES, slots_text(site.overwrites)))
-    if cause is not None:
+    if cause is not None and site.is_caused:
         attributes = (*attributes, ("forward", cause.node.name))
     return attributes
 
@@ -199,3 +207,8 @@ def _edges(
 def _spec(spec: Spec) -> TensorSpec:
     dtype, shape = spec
     return TensorSpec(dtype_name(dtype), shape)
+
+
+private.hide_from_compiler(
+    CallSites.describe, CallSites.named, CallSites.meet_input, CallSites.complete
+)
