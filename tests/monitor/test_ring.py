@@ -19,7 +19,7 @@ import sonde
 from sonde.core.errors import SondeError
 from sonde.monitor.reading import read_ring, read_signals
 from sonde.monitor.ring import SignalRing, ring_path
-from sonde.monitor.ring_format import ROWS
+from sonde.monitor.ring_format import ROWS, SignalsError
 from sonde.monitor.signals import Signals
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "files" / "signals.rank_2.ring"
@@ -150,9 +150,10 @@ def test_a_damaged_file_is_refused_or_read_within_bounds(data: st.DataObject) ->
         copy = Path(directory) / GOLDEN.name
         copy.write_bytes(content)
         try:
-            assert len(read_ring(copy)) <= 4
-        except SondeError as error:
-            assert error.slug == "signals-file"
+            found = len(read_ring(copy))
+        except SignalsError:
+            found = 0
+        assert found <= 4
 
 
 def test_the_file_has_the_documented_bytes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -16,22 +17,12 @@ from sonde.monitor.options import DEFAULT_DIRECTORY, DEFAULT_KEEP, GuardOptions,
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GUARD_OPTIONS = (
-    "guard",
-    "guard_to",
-    "keep",
-    "on_trigger",
-    "guard_triggers",
-    "snapshot_every",
-)
-"""The names of the options as parameters of the command."""
-
 STOPPED = 3
 """The exit code of a training that the guard stopped."""
 
 
 def guard_command_options(command: F) -> F:
-    """Add the options to a command, in the order of the help; their values are in ``guard``."""
+    """Add the options to a command, in the order of the help; see `GuardWords`."""
     for option in reversed(
         (
             click.option(
@@ -79,35 +70,38 @@ def guard_command_options(command: F) -> F:
     return command
 
 
-def requested_guard(
-    *,
-    guard: bool,
-    guard_to: str | None,
-    keep: int | None,
-    on_trigger: str | None,
-    guard_triggers: tuple[str, ...],
-    snapshot_every: int | None,
-) -> GuardOptions | None:
-    """The guard that the options ask for; UsageError for an option that needs ``--guard``."""
-    given = {
-        "--guard-to": guard_to is not None,
-        "--keep": keep is not None,
-        "--on-trigger": on_trigger is not None,
-        "--trigger": bool(guard_triggers),
-        "--snapshot-every": snapshot_every is not None,
-    }
-    if not guard:
-        for name, is_given in given.items():
-            if is_given:
-                raise UsageError(f"{name} needs --guard", slug="usage")
-        return None
-    return guard_options(
-        DEFAULT_DIRECTORY if guard_to is None else guard_to,
-        keep=DEFAULT_KEEP if keep is None else keep,
-        on_trigger=on_trigger or "continue",
-        triggers=guard_triggers,
-        snapshot_every=snapshot_every or 0,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardWords:
+    """The options as parsed by click; None: not given."""
+
+    guard: bool
+    guard_to: str | None
+    keep: int | None
+    on_trigger: str | None
+    guard_triggers: tuple[str, ...]
+    snapshot_every: int | None
+
+    def requested_guard(self) -> GuardOptions | None:
+        """The guard that is asked for; UsageError for an option that needs ``--guard``."""
+        given = {
+            "--guard-to": self.guard_to is not None,
+            "--keep": self.keep is not None,
+            "--on-trigger": self.on_trigger is not None,
+            "--trigger": bool(self.guard_triggers),
+            "--snapshot-every": self.snapshot_every is not None,
+        }
+        if not self.guard:
+            for name, is_given in given.items():
+                if is_given:
+                    raise UsageError(f"{name} needs --guard", slug="usage")
+            return None
+        return guard_options(
+            DEFAULT_DIRECTORY if self.guard_to is None else self.guard_to,
+            keep=DEFAULT_KEEP if self.keep is None else self.keep,
+            on_trigger=self.on_trigger or "continue",
+            triggers=self.guard_triggers,
+            snapshot_every=self.snapshot_every or 0,
+        )
 
 
 def refuse_with_guard(*, is_dumped: bool, is_debugged: bool) -> None:

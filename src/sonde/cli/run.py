@@ -20,10 +20,9 @@ from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
 from sonde.cli.guard_options import (
-    GUARD_OPTIONS,
+    GuardWords,
     guard_command_options,
     refuse_with_guard,
-    requested_guard,
     say_if_stopped,
     start_guard,
 )
@@ -115,7 +114,7 @@ class ScriptRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(GuardWords):
     """The command line as parsed by click."""
 
     dump_file: str | None
@@ -135,7 +134,6 @@ class RunOptions:
     no_dropout: bool
     compiled: Compiled
     python: str | None
-    guard: GuardOptions | None
     module: str | None
     program: tuple[str, ...]
 
@@ -151,7 +149,7 @@ class RunOptions:
             "--no-shuffle": self.no_shuffle,
             "--no-dropout": self.no_dropout,
             "--compiled": self.compiled != "observe",
-            "--guard": self.guard is not None,
+            "--guard": self.guard,
         }
         return tuple(name for name, is_given in given.items() if is_given)
 
@@ -264,8 +262,7 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
     The script ends with the exit code and the traceback that it would have without Sonde.
     Everything after SCRIPT (or after -m MODULE) is passed to the script.
     """
-    guard = requested_guard(**{name: given.pop(name) for name in GUARD_OPTIONS})
-    options = RunOptions(**given, guard=guard)
+    options = RunOptions(**given)
     # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
     if options.python is not None or needs_mindspore(options.module, options.program):
         return prepare_mindspore(options, os.environ).execute
@@ -278,7 +275,8 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     name, arguments = words[0], words[1:]
     config, note = _config(options, environ, _net_name(name, options.module is not None))
     debugger = options_from_environment(environ)
-    if options.guard is not None:
+    guard = options.requested_guard()
+    if guard is not None:
         refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)
         note = None
     determinism = requested(
@@ -299,7 +297,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         debugger=debugger,
         compiled=options.compiled,
         unused=_unused(options, environ),
-        guard=options.guard,
+        guard=guard,
     )
 
 

@@ -82,6 +82,10 @@ class Judge:
 def _non_finite(signals: Signals, parameters: Sequence[str], history: _History) -> list[Trigger]:
     found = []
     history.skipped = history.skipped + 1 if signals.is_skipped else 0
+    if signals.non_finite_weights:
+        found.append(
+            Trigger("non-finite", signals.step, "weight", count=signals.non_finite_weights)
+        )
     if signals.has_loss and not math.isfinite(signals.loss):
         found.append(Trigger("non-finite", signals.step, "loss", value=signals.loss))
     is_handled = signals.is_skipped and history.skipped <= MOST_SKIPPED
@@ -96,9 +100,5 @@ def _non_finite(signals: Signals, parameters: Sequence[str], history: _History) 
                 parameter=named,
                 count=signals.non_finite_gradients,
             )
-        )
-    if signals.non_finite_weights:
-        found.append(
-            Trigger("non-finite", signals.step, "weight", count=signals.non_finite_weights)
         )
     return found

@@ -42,7 +42,7 @@ class Trigger:
         return self.kind, self.quantity, self.text if self.kind == "expression" else ""
 
 
-_NOUNS = {"loss": "the loss", "gradient": "the gradient", "weight": "the weight"}
+_NOUNS = {"loss": "the loss", "gradient": "the gradient", "weight": "the weights"}
 
 
 def trigger_text(trigger: Trigger) -> str:
@@ -73,6 +73,9 @@ def _non_finite_text(trigger: Trigger, what: str) -> str:
     if trigger.quantity == "loss":
         value = trigger.value
         return f"the loss is {'nan' if value is None or math.isnan(value) else value}"
+    if trigger.quantity == "weight":
+        values = "value is" if trigger.count == 1 else "values are"
+        return f"{trigger.count:,} {values} not finite in the weights, before the update"
     if trigger.count:
         values = "value" if trigger.count == 1 else "values"
         return f"{what} has {trigger.count:,} non-finite {values}"
