@@ -69,8 +69,9 @@ class TensorWriter:
         table: list[StoredTensor | None] = [None] * len(self._tensors)
         weights: dict[TensorFile, list[Weight]] = {}
         for group in _memory_groups(self._tensors):
-            file, key = self._places[group[0]]
-            entries, weight = _store([self._tensors[index] for index in group], file, key)
+            entries, file, weight = _store(
+                [self._tensors[index] for index in group], [self._places[index] for index in group]
+            )
             weights.setdefault(file, []).append(weight)
             for index, entry in zip(group, entries, strict=True):
                 table[index] = entry
@@ -136,14 +137,22 @@ def _extent(tensor: torch.Tensor) -> int:
 
 
 def _store(
-    tensors: Sequence[torch.Tensor], file: TensorFile, key: str
-) -> tuple[list[StoredTensor], Weight]:
-    """The entries of tensors that share memory, and what is written for them."""
+    tensors: Sequence[torch.Tensor], places: Sequence[tuple[TensorFile, str]]
+) -> tuple[list[StoredTensor], TensorFile, Weight]:
+    """The entries of tensors that share memory, and what is written for them, in which file.
+
+    If one of them is contiguous and has all of the memory, it is written by its own name, with its
+    dtype and shape; the others are views of it. Otherwise the memory is written as bytes.
+    """
     plain = [tensor.detach().resolve_conj().resolve_neg() for tensor in tensors]
-    first = plain[0]
-    is_alone = len(plain) == 1 and first.is_contiguous() and _name(first.dtype) in _NATIVE
     start = min(tensor.data_ptr() for tensor in plain)
-    alignment = start % ALIGNMENT if first.numel() else 0
+    size = max(each.data_ptr() + _extent(each) for each in plain) - start
+    whole = next(
+        (number for number, each in enumerate(plain) if _is_whole(each, start, size)), None
+    )
+    file, key = places[whole or 0]
+    first = plain[whole or 0]
+    alignment = start % ALIGNMENT if size else 0
     alignment -= alignment % max(tensor.element_size() for tensor in plain)
     entries = [
         StoredTensor(
@@ -160,11 +169,15 @@ def _store(
         )
         for tensor, copy in zip(tensors, plain, strict=True)
     ]
-    if is_alone:
-        dtype = _name(first.dtype)
-        return entries, Weight(key, dtype, tuple(first.shape), lambda: _bits(first, dtype))
-    size = max(each.data_ptr() + _extent(each) for each in plain) - start
-    return entries, Weight(key, "uint8", (size,), lambda: _bytes(first, start, size))
+    if whole is None:
+        return entries, file, Weight(key, "uint8", (size,), lambda: _bytes(first, start, size))
+    dtype = _name(first.dtype)
+    return entries, file, Weight(key, dtype, tuple(first.shape), lambda: _bits(first, dtype))
+
+
+def _is_whole(tensor: torch.Tensor, start: int, size: int) -> bool:
+    is_all = tensor.data_ptr() == start and _extent(tensor) == size
+    return is_all and tensor.is_contiguous() and _name(tensor.dtype) in _NATIVE
 
 
 def _unusual_strides(tensor: torch.Tensor) -> list[int] | None:
