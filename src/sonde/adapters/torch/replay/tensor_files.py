@@ -186,7 +186,11 @@ def _unusual_strides(tensor: torch.Tensor) -> list[int] | None:
 
 
 def _bits(tensor: torch.Tensor, dtype: str) -> NDArray[Any]:
-    raw = tensor.cpu().reshape(-1).view(torch.uint8).numpy()
+    if not tensor.numel():  # it may have strides that cannot be viewed as bytes
+        return np.empty(tensor.shape, storage_of(dtype))
+    # One element of a contiguous tensor may have any stride; a new view has the usual one.
+    flat = torch.as_strided(tensor.cpu(), (tensor.numel(),), (1,))
+    raw = flat.view(torch.uint8).numpy()
     return raw.view(storage_of(dtype)).reshape(tensor.shape)
 
 

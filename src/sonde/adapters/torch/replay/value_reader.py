@@ -170,10 +170,10 @@ def _sparse(described: tuple[SparseValue, list[torch.Tensor]]) -> torch.Tensor:
     value, parts = described
     shape = tuple(value.shape)
     if value.layout == "coo":
-        found = torch.sparse_coo_tensor(parts[0], parts[1], shape)
+        found = torch.sparse_coo_tensor(parts[0], parts[1], shape, check_invariants=True)
         found = found._coalesced_(value.is_coalesced)
     elif value.layout == "csr":
-        found = torch.sparse_csr_tensor(*parts, size=shape)
+        found = torch.sparse_csr_tensor(*parts, size=shape, check_invariants=True)
     else:
-        found = torch.sparse_csc_tensor(*parts, size=shape)
+        found = torch.sparse_csc_tensor(*parts, size=shape, check_invariants=True)
     return found.requires_grad_(value.requires_grad)
