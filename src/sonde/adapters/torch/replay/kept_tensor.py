@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy as shallow_copy
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -17,15 +17,16 @@ class KeptTensor:
     """A tensor as it was when the program used it.
 
     ``alias`` shares its memory and its count of writes, but not its autograd graph: keeping the
-    graph would keep the activations of a forward pass that is never differentiated. ``copy`` are
-    the values, where the program is known to overwrite them.
+    graph would keep the activations of a forward pass that is never differentiated. ``leaf`` is the
+    tensor itself if it is one that gradients are accumulated in. ``copy`` are the values, where the
+    program is known to overwrite them.
     """
 
     key: int
     alias: torch.Tensor
     version: int
     requires_grad: bool
-    is_leaf: bool
+    leaf: torch.Tensor | None = None
     copy: torch.Tensor | None = None
 
     @property
@@ -47,6 +48,8 @@ class KeptTensor:
         """Whether ``tensor``, whose ``id`` is the key, is the kept one: the id of a tensor that
         was freed may be used again, its memory is not, because ``alias`` owns it."""
         alias = self.alias
+        if self.leaf is not None or not _is_plain(alias):
+            return tensor is self.leaf or tensor is alias
         return (
             private.storage_id(tensor.untyped_storage())
             == private.storage_id(alias.untyped_storage())
@@ -56,14 +59,24 @@ class KeptTensor:
         )
 
 
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is not of a subclass, and has memory with strides."""
+    kind = type(tensor)
+    is_own = kind is torch.Tensor or kind is torch.nn.Parameter
+    return is_own and tensor.layout is torch.strided
+
+
 def keep(tensor: torch.Tensor) -> KeptTensor:
-    """``tensor``, kept by reference. Call it where no mode observes ops."""
+    """``tensor``, kept by reference. Call it where no mode observes ops.
+
+    A tensor of a subclass is its own alias.
+    """
     return KeptTensor(
         id(tensor),
-        tensor.detach(),
+        tensor.detach() if _is_plain(tensor) else tensor,
         private.version_of(tensor),
         tensor.requires_grad,
-        tensor.is_leaf,
+        tensor if tensor.requires_grad and tensor.is_leaf else None,
     )
 
 
@@ -99,7 +112,7 @@ def map_tree(tree: Any, kind: type, change: Callable[[Any], Any]) -> Any:
             made[key] = map_tree(each, kind, change)
         return made
     if is_dataclass(tree) and not isinstance(tree, type):
-        made = shallow_copy(tree)
+        made = cast(Any, shallow_copy(tree))
         for field in fields(tree):
             value = getattr(tree, field.name, None)
             object.__setattr__(made, field.name, map_tree(value, kind, change))

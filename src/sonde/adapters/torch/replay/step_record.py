@@ -1,8 +1,8 @@
 """What is kept of the running step, in memory, so that it can be executed again.
 
-A record has the events of the step in the order in which they happened: calls of outermost modules,
-ops that the program runs between them (its loss), and backward passes. Weights are not copied: until
-an optimizer steps they are those of the step. A record is valid until the next optimizer's step.
+A record has the events of the step in the order in which they happened: calls of outermost
+modules, ops that the program runs between them (its loss), and backward passes. Weights are not
+copied: until an optimizer steps they are those of the step. A record is valid until then.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from torch import nn
 
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, tensors_in
 
+SMALL_BYTES = 64 * 2**20
 ReasonKind = Literal[
     "closure",  # an optimizer computes the gradients itself, in a closure
-    "compiled_function",  # a compiled function runs modules; its calls are not seen
+    "compiled_function",  # the program calls a compiled function outside of modules
+    "collective",  # the module exchanges data with other ranks in its forward or backward pass
+    "optimizer_inside",  # an optimizer steps inside a backward or forward pass
     "input_changed",  # an input was overwritten, and no copy of it was kept
     "buffer_changed",  # a buffer was overwritten for the first time, and no copy was kept
     "weights_changed",  # the weights are no longer those of the call
@@ -31,7 +34,7 @@ ReasonKind = Literal[
     "outside_unseen",  # the loss does not come from recorded ops
     "other_thread",  # a module ran in another thread
     "backward_inside",  # a module ran a backward pass or an optimizer inside its forward
-    "random_state",  # a random generator of the program
+    "reduced_gradients",  # the gradients were averaged over ranks: those of a replay are not
     "recording_failed",
 ]
 
@@ -73,14 +76,18 @@ class AutocastState:
 class ModuleState:
     """What a forward pass may change in a module, as it was before.
 
-    ``buffers``: by name; only those that calls of the module are known to change have values.
-    ``attributes``: plain attributes that calls change, by submodule's name and attribute.
-    ``training``: the flag of each submodule, in the order of ``modules()``.
+    ``buffers`` and ``attributes`` (numbers, texts, tensors, containers) are those that calls of the
+    module are known to change, by the submodule's name and their own. ``training`` is the flag of
+    each submodule, in the order of ``modules()``, ``requires_grad`` that of each parameter.
+    ``versions``: the sum of the counts of writes to
+    the other buffers.
     """
 
-    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    buffers: dict[tuple[str, str], torch.Tensor] = field(default_factory=dict)
     attributes: dict[tuple[str, str], Any] = field(default_factory=dict)
     training: tuple[bool, ...] = ()
+    requires_grad: tuple[bool, ...] = ()
+    versions: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +95,8 @@ class Output:
     """A tensor that a module returned, and the gradient that arrived at it.
 
     ``path`` is its place in what was returned (``("logits",)``, ``(0, "loss")``); ``gradient`` is
-    None if none arrived, ``backward`` the number of the backward pass in which it did.
+    None if none arrived or it was too large to keep, ``backward`` the number of the backward pass
+    in which it arrived.
     """
 
     path: tuple[Any, ...]
@@ -96,14 +104,20 @@ class Output:
     gradient: torch.Tensor | None = None
     backward: int | None = None
 
+    @property
+    def is_small(self) -> bool:
+        """Whether its gradient may be kept in any case."""
+        return self.tensor.alias.numel() * self.tensor.alias.element_size() <= SMALL_BYTES
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(eq=False)
 class ModuleCall:
     """One call of an outermost module; ``number`` counts the calls of the step.
 
     ``args`` and ``kwargs`` have a `KeptTensor` for each tensor. ``weight_versions`` is the sum of
     the counts of writes to the parameters when the module was called. ``micro_batch`` counts the
-    backward passes before it. ``error``: what it raised.
+    backward passes before it. ``error``: what it raised. ``is_pending``: no backward pass has
+    reached it; ``age`` counts the steps of optimizers since.
     """
 
     number: int
@@ -120,6 +134,8 @@ class ModuleCall:
     outputs: list[Output] = field(default_factory=list)
     error: BaseException | None = None
     is_compiled: bool = False
+    is_pending: bool = True
+    age: int = 0
 
     @property
     def inputs(self) -> Iterator[KeptTensor]:
@@ -137,8 +153,8 @@ class ModuleCall:
 class OutsideOp:
     """A function of torch that the program called outside of modules on something the step made.
 
-    ``line``: the frame that called it, as code and instruction. ``random``: the states before it,
-    if it draws numbers.
+    ``line``: the code that called it and the line number. ``random``: the states before it, if it
+    draws numbers. ``written``: the tensors that it wrote to, before and after.
     """
 
     function: Callable[..., Any]
@@ -150,9 +166,11 @@ class OutsideOp:
     has_gradients: bool
     autocast: tuple[AutocastState, ...]
     random: RandomStates | None = None
+    written: tuple[tuple[KeptTensor, KeptTensor], ...] = ()
 
     @property
     def inputs(self) -> Iterator[KeptTensor]:
+        """The tensors among the arguments."""
         return tensors_in((self.args, self.kwargs), KeptTensor)
 
     @property
@@ -162,14 +180,21 @@ class OutsideOp:
 
 @dataclass(slots=True, eq=False)
 class BackwardPass:
-    """A call of ``torch.autograd.backward``; ``gradients`` are what it was given for ``roots``."""
+    """A call of ``torch.autograd.backward``; ``gradients`` are what it was given for ``roots``.
+
+    ``is_connected``: the roots come from recorded calls only. ``parameter_gradients``: parameters
+    and their gradients after it, where the program went on to change gradients.
+    """
 
     number: int
+    is_connected: bool
     roots: tuple[KeptTensor, ...]
     gradients: tuple[KeptTensor | None, ...]
     keeps_graph: bool | None = None
     makes_graph: bool = False
+    parameter_gradients: list[tuple[torch.Tensor, KeptTensor]] = field(default_factory=list)
     inputs: tuple[KeptTensor, ...] | None = None
+    autocast: tuple[AutocastState, ...] = ()
     error: BaseException | None = None
 
 

@@ -1,0 +1,367 @@
+"""Records the running step, so that it can be executed again. Costs microseconds per event.
+
+A hook on all modules is called when an outermost module begins; it takes itself away until that
+module has returned, so that the modules inside run at full speed and the compiler, if there is one,
+never meets it. Outside of modules `OutsideOps` records the calls of torch's functions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.backward_calls import watch_backward
+from sonde.adapters.torch.eager.naming.scope_stack import running
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
+from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.replay.compiler_entries import watch_compiler
+from sonde.adapters.torch.replay.gradients import PriorGradients
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor, keep, map_tree
+from sonde.adapters.torch.replay.module_calls import CallRecorder, is_transparent
+from sonde.adapters.torch.replay.module_hooks import OutermostHook
+from sonde.adapters.torch.replay.outside_ops import (
+    KnownTensors,
+    OutsideOps,
+    pop_function_mode_below,
+    push_function_mode_below,
+)
+from sonde.adapters.torch.replay.random_states import autocast_states
+from sonde.adapters.torch.replay.step_record import (
+    BackwardPass,
+    Event,
+    ModuleCall,
+    Reason,
+    StepRecord,
+)
+from sonde.core.interruption import is_interruption
+
+MOST_EVENTS = 20_000
+"""A program that never steps an optimizer must not fill the memory."""
+MOST_UNUSED_CALLS = 64
+"""Calls that no backward pass has reached. A program that evaluates with gradients makes many."""
+
+
+class OptimizerInReplayError(Exception):
+    """An optimizer began to step while a step was executed again: a hook of the program does it."""
+
+
+class StepRecorder:
+    """Records what the training thread does between two steps of optimizers.
+
+    ``report`` gets an exception of Sonde's own code; recording is switched off then. The owner
+    calls `optimizer_begins` before each step of an optimizer, with the result of which the step can
+    be executed again, and `step_ended` after it. Where an optimizer is given a closure, call
+    `forget` when the closure begins and `take` when it has returned: then the gradients of the step
+    exist.
+    """
+
+    def __init__(self, report: Callable[[Exception], None], *, rank: int = 0) -> None:
+        self._report = report
+        self._rank = rank
+        self._thread = threading.get_ident()
+        self._pid = os.getpid()
+        self._guard = FailureGuard(self._failed)
+        self.scopes = ScopeRegistry()
+        self._is_on = False
+        self._is_replaying = False
+        self._is_stepping = False
+        self._watches_always = False
+        self._backward: BackwardPass | None = None
+        self._passes = 0
+        self._events: list[Event] = []
+        self._reasons: list[Reason] = []
+        self._known = KnownTensors()
+        self._calls = CallRecorder(self._known, self.scopes, self._add_reason)
+        self._prior = PriorGradients(self._calls.parameters)
+        self._outside = OutsideOps(
+            self._known,
+            lambda: self._passes > 0,
+            self._new_gradients,
+            self._add_event,
+            self._failed,
+        )
+        self._hook = OutermostHook(self._module_begins, self._module_ended)
+        self._has_new_gradients = False
+        self._was_active = False
+
+    def install(self, undo: ExitStack) -> None:
+        """Record until ``undo`` is closed."""
+        undo.callback(self._remove)
+        self._is_on = True
+        watch_backward(self, undo)
+        self._prior.install(undo)
+        watch_compiler(self._hook.hidden, self._compiled_function_begins, undo)
+        self._hook.install(undo)
+
+    # ------------------------------------------------------------------ for the owner
+
+    def optimizer_begins(
+        self, optimizer: torch.optim.Optimizer, *, has_closure: bool = False
+    ) -> None:
+        """``optimizer`` is about to step: nothing is recorded until `step_ended`."""
+        if self._is_replaying:
+            raise OptimizerInReplayError
+        if not self._is_on:
+            return
+        with self._guard:
+            self._drop_interrupted_call(sys._getframe(1))
+            if self._backward is not None or self._hook.module is not None:
+                self._add_reason(Reason("optimizer_inside", type(optimizer).__name__))
+            if not has_closure:
+                self._is_stepping = True
+                self._pause()
+
+    def take(self, step: int, optimizer: torch.optim.Optimizer | None = None) -> StepRecord:
+        """What was recorded since the last step of an optimizer. Valid until the next one."""
+        self._drop_interrupted_call(sys._getframe(1))
+        record = StepRecord(step, self._rank, list(self._events), optimizer)
+        record.unreplayable = list(self._reasons)
+        record.prior_gradients = dict(self._prior.found)
+        return record
+
+    def step_ended(self) -> None:
+        """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
+        self._is_stepping = False
+        if not self._is_on:
+            return
+        with self._guard:
+            pending = [
+                each
+                for each in self._events
+                if isinstance(each, ModuleCall) and each.is_pending and each.age == 0
+            ]
+            for call in pending:
+                call.age += 1
+            self.forget()
+            self._events.extend(pending)
+            for call in pending:
+                for output in call.outputs:
+                    self._known.add(output.tensor)
+            if self._watches_always:
+                self._resume()
+
+    def forget(self) -> None:
+        """Forget the events of the running step."""
+        self._events.clear()
+        self._reasons.clear()
+        self._known.clear()
+        self._prior.forget()
+        self._passes = 0
+        self._backward = None
+        self._has_new_gradients = False
+        self._calls.begin_step()
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Record nothing in this block, in which a step is executed again."""
+        was_on, self._is_on = self._is_on, False
+        was_active = self._outside in private.function_modes()
+        self._pause()
+        self._is_replaying = True
+        try:
+            with self._hook.hidden():
+                yield
+        finally:
+            self._is_replaying = False
+            self._is_on = was_on
+            if was_active:
+                self._resume()
+
+    # -------------------------------------------------------------------- module calls
+
+    def _is_recording(self) -> bool:
+        return (
+            self._is_on
+            and not self._is_stepping
+            and self._backward is None
+            and threading.get_ident() == self._thread
+            and os.getpid() == self._pid
+        )
+
+    def _module_begins(self, module: nn.Module, args: Any, frame: FrameType) -> bool:
+        """Whether ``module`` is an outermost one to record."""
+        if self._is_recording() and is_transparent(module):
+            if torch.distributed.get_world_size() > 1:
+                self._add_reason(Reason("reduced_gradients"))
+            return False
+        if not self._is_recording():
+            if self._is_on and threading.get_ident() != self._thread:
+                self._add_reason(Reason("other_thread", threading.current_thread().name))
+            return False
+        if private.is_tracing():
+            return False
+        with self._guard, private.unobserved():
+            self._was_active = self._outside in private.function_modes()
+            self._pause()
+            kwargs = frame.f_locals.get("kwargs", {})
+            self._calls.begin(module, args, kwargs, frame, self._passes)
+            return True
+        return False
+
+    def _module_ended(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
+        with self._guard, private.unobserved():
+            call = self._calls.end(module, result, error, self._gradient_arrived)
+            if call is not None:
+                self._add_event(call)
+                self._bound_calls()
+            if call is not None or self._was_active:
+                self._resume()
+
+    def _gradient_arrived(self, call: ModuleCall, number: int, gradient: torch.Tensor) -> None:
+        output = call.outputs[number]
+        if self._is_replaying or self._backward is None:
+            return
+        call.is_pending = False
+        if output.backward is None:
+            output.backward = self._backward.number
+            if not self._backward.is_connected or output.is_small:
+                output.gradient = gradient.detach()
+        else:  # Differentiated twice: the graph was retained.
+            output.gradient = None
+
+    # ----------------------------------------------------------------- backward passes
+
+    def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
+        if not self._is_recording():
+            return
+        with self._guard, private.unobserved():
+            self._drop_interrupted_call(sys._getframe(1))
+            if self._hook.module is not None:
+                self._add_reason(Reason("backward_inside", type(self._hook.module).__name__))
+                return
+            self._pause()
+            if self._passes == 0:
+                self._prior.take()
+            self._backward = self._backward_pass(tensors, options)
+            self._add_event(self._backward)
+
+    def _backward_pass(self, tensors: Any, options: dict[str, Any]) -> BackwardPass:
+        given = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
+        roots = [each for each in given if isinstance(each, torch.Tensor)]
+        is_connected = len(roots) == len(given) and all(
+            self._known.find(each) is not None or each.is_leaf for each in roots
+        )
+        if not is_connected or self._known.unseen:
+            is_connected = False
+            self._watches_always = True
+            self._add_reason(Reason("outside_unseen", detail=_graph_name(roots)))
+        gradients = options.get("grad_tensors")
+        if not isinstance(gradients, (tuple, list)):
+            gradients = (gradients,) * len(roots)
+        inputs = options.get("inputs")
+        if isinstance(inputs, dict):
+            inputs = tuple(inputs.values())
+        return BackwardPass(
+            self._passes,
+            is_connected,
+            tuple(map(self._known.argument, roots)),
+            tuple(map_tree(tuple(gradients), torch.Tensor, keep)),
+            options.get("retain_graph"),
+            bool(options.get("create_graph")),
+            inputs=None
+            if inputs is None
+            else map_tree(
+                inputs if isinstance(inputs, (tuple, list)) else (inputs,),
+                torch.Tensor,
+                self._known.argument,
+            ),
+            autocast=autocast_states(),
+        )
+
+    def backward_ended(self, error: Exception | None) -> None:
+        if self._backward is None or threading.get_ident() != self._thread:
+            return
+        with self._guard, private.unobserved():
+            self._backward.error = error
+            self._backward = None
+            self._passes += 1
+            self._has_new_gradients = True
+            self._resume()
+
+    def _new_gradients(self) -> Iterable[KeptTensor]:
+        """The gradients of parameters after the last backward pass, if they are not known yet."""
+        if not self._has_new_gradients:
+            return
+        self._has_new_gradients = False
+        last = next(each for each in reversed(self._events) if isinstance(each, BackwardPass))
+        for parameter in self._calls.parameters():
+            gradient = parameter.grad
+            if gradient is not None:
+                version = private.version_of(gradient)
+                kept = KeptTensor(id(gradient), gradient, version, False, gradient)
+                last.parameter_gradients.append((parameter, kept))
+                yield kept
+
+    # -------------------------------------------------------------------------- state
+
+    def _add_event(self, event: Event) -> None:
+        if not self._is_recording() and not isinstance(event, BackwardPass):
+            return
+        if len(self._events) >= MOST_EVENTS:
+            self.forget()
+            self._add_reason(Reason("call_not_kept", detail=str(MOST_EVENTS)))
+        self._events.append(event)
+
+    def _bound_calls(self) -> None:
+        """Drop the oldest of too many calls that no backward pass has reached, if they are large:
+        a program may evaluate without ``no_grad``."""
+        pending = [e for e in self._events if isinstance(e, ModuleCall) and e.is_pending]
+        if len(pending) > MOST_UNUSED_CALLS and not self._calls.fits(pending):
+            for call in pending[: len(pending) // 2]:
+                self._events.remove(call)
+            self._add_reason(Reason("call_not_kept", pending[0].name))
+
+    def _add_reason(self, reason: Reason) -> None:
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+
+    def _compiled_function_begins(self) -> None:
+        """A compiled function is about to run: the compiler must not meet the mode."""
+        if self._hook.module is None and self._is_recording():
+            with self._guard:
+                if self._outside in private.function_modes():
+                    self._pause()
+                    self._add_reason(Reason("compiled_function"))
+
+    def _drop_interrupted_call(self, frame: FrameType) -> None:
+        """Forget a module that was left by an exception that no hook is called for."""
+        module = self._hook.module
+        if module is not None and not any(each is module for each in running(frame)):
+            self._hook.clear()
+            self._calls.drop()
+
+    def _pause(self) -> None:
+        pop_function_mode_below(self._outside)
+
+    def _resume(self) -> None:
+        if self._is_recording() and not self._outside.is_running:
+            push_function_mode_below(self._outside)
+
+    def _remove(self) -> None:
+        self._is_on = False
+        self._pause()
+        self._hook.clear()
+        self.forget()
+        self._events.clear()
+
+    def _failed(self, error: Exception) -> None:
+        if is_interruption(error):
+            raise error
+        if self._is_on:
+            self._is_on = False
+            with ExitStack() as undo:
+                undo.callback(self._remove)
+            self._report(error)
+
+
+def _graph_name(roots: list[torch.Tensor]) -> str:
+    return "" if not roots or roots[0].grad_fn is None else roots[0].grad_fn.name()
