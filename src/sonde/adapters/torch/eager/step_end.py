@@ -35,7 +35,7 @@ class StepHooks:
     ``elsewhere`` with a thread's name when an optimizer steps in a thread other than the one that
     made this object; ``skipped`` with the optimizer whose step a GradScaler skipped, before
     ``ended``. They must not raise. ``closure``: what the ``step`` of the last optimizer that
-    began was given to compute the loss again.
+    began was given to compute the loss again; ``scaler`` the GradScaler that calls it.
     """
 
     _began: Callable[[torch.optim.Optimizer], None]
@@ -44,6 +44,7 @@ class StepHooks:
     _elsewhere: Callable[[str], None]
     _skipped: Callable[[Any], None] = lambda optimizer: None
     closure: Callable[..., Any] | None = None
+    scaler: Any = None
     _thread: int = field(default_factory=threading.get_ident)
     _running: list[torch.optim.Optimizer] = field(default_factory=list)
     _count: int = 0
@@ -90,13 +91,19 @@ class StepHooks:
 
     def _count_skipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return original(this, optimizer, *args, **kwargs)
             before = self._count
-            result = original(this, optimizer, *args, **kwargs)
-            if self._count == before and threading.get_ident() == self._thread:
-                self._count += 1
-                with private.without_torch_functions():
-                    self._skipped(optimizer)
-                    self._ended()
+            self.scaler = this
+            try:
+                result = original(this, optimizer, *args, **kwargs)
+                if self._count == before:
+                    self._count += 1
+                    with private.without_torch_functions():
+                        self._skipped(optimizer)
+                        self._ended()
+            finally:
+                self.scaler = None
             return result
 
         return step

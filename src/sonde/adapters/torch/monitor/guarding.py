@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from sonde.adapters.torch.monitor.meter import Meter
 from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
 from sonde.adapters.torch.monitor.requests import Requests
 from sonde.adapters.torch.monitor.skipping import withhold_gradients
+from sonde.adapters.torch.monitor.kept_text import kept_lines, shown_path
 from sonde.adapters.torch.monitor.step_keeping import StepKeeper
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
@@ -151,8 +151,12 @@ class Guarding:
         with self._shield:
             if not self._counts.steps:
                 self._numbers.find_trainer()
+            closure = self._hooks.closure
+            self._keeper.optimizer_begins(
+                self._step, optimizer, self._hooks.scaler, has_closure=closure is not None
+            )
             self._loss.optimizer_begins()
-            if self._hooks.closure is None:
+            if closure is None:
                 triggers = self._judged(optimizer)
             self._meter.before_update(optimizer)
         if triggers:
@@ -179,6 +183,9 @@ class Guarding:
             return
         triggers: list[Trigger] = []
         with self._shield:
+            self._keeper.optimizer_begins(
+                self._step, optimizer, self._hooks.scaler, has_closure=False
+            )
             triggers = self._judged(optimizer, is_skipped=True)
             if self._signals is not None:
                 self._meter.step_ended(self._signals)
@@ -217,6 +224,7 @@ class Guarding:
         if self._is_idle or is_interruption(error):
             return
         with self._shield:
+            self._keeper.take(self._step, None)
             if not self._keeper.has_events:
                 return
             text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
@@ -225,7 +233,7 @@ class Guarding:
                 signals = Signals(self._step, time=time.time(), has_loss=False)
                 signals.triggers = 1
                 self._write(signals)
-                self._keep([found], None, signals)
+                self._keep([found], signals)
 
     @property
     def _is_idle(self) -> bool:
@@ -261,7 +269,7 @@ class Guarding:
         signals = self._signals
         with self._shield:
             if self._counts.wants(self._step, triggers) and signals is not None:
-                self._keep(triggers, optimizer, signals)
+                self._keep(triggers, signals)
         action = self._options.on_trigger
         what = f"{step_text(self._step)}: {trigger_text(triggers[0])}"
         if all(each.kind in ("call", "signal") for each in triggers):
@@ -275,26 +283,15 @@ class Guarding:
                 signals.is_skipped = True
                 self._restore_gradients = withhold_gradients(optimizer)
 
-    def _keep(
-        self,
-        triggers: Sequence[Trigger],
-        optimizer: torch.optim.Optimizer | None,
-        signals: Signals,
-    ) -> None:
+    def _keep(self, triggers: Sequence[Trigger], signals: Signals) -> None:
+        """Execute the step again, write it, and say what was found."""
         what = f"{step_text(self._step)}: {trigger_text(triggers[0])}"
-        try:
-            kept = self._keeper.keep(
-                self._step, self.rank, optimizer, triggers, signals, self._options.directory
-            )
-        except OSError as error:
-            self._say(
-                f"{what}; the step could not be written: {error.strerror or error}, the training "
-                "goes on [step-not-written]"
-            )
-            return
-        if kept.path is not None:
-            self._counts.kept.append(_shown(kept.path))
-        for line in kept.lines(what):
+        kept = self._keeper.keep(
+            self.rank, triggers, signals, self._columns.names, self._options.directory
+        )
+        if kept is not None and kept.path is not None:
+            self._counts.kept.append(shown_path(kept.path))
+        for line in kept_lines(what, kept):
             self._say(line)
 
     # ---------------------------------------------------------------- writing
@@ -352,7 +349,7 @@ class Guarding:
         if self._is_off or (self._is_handed_over and not self._counts.steps):
             return
         for line in summary_lines(
-            self._counts, _shown(self._options.directory), self._ring_problem
+            self._counts, shown_path(self._options.directory), self._ring_problem
         ):
             self._say(line)
 
@@ -378,11 +375,3 @@ class Guarding:
             f"{error}{place} [guard-failed]"
         )
         _log.debug("%s", "".join(traceback.format_exception(error)))
-
-
-def _shown(path: Path) -> Path:
-    """The path as the user would type it: relative to the current directory if it lies inside."""
-    try:
-        return path.relative_to(Path.cwd())
-    except (ValueError, OSError):
-        return path
