@@ -121,10 +121,12 @@ class CallRecorder:
         self.check_inputs(call)
         for path, tensor in outputs_of(result):
             output = Output(path, self._known.result(tensor))
+            if not torch.is_grad_enabled():  # A checkpoint attaches the graph.
+                output.tensor.requires_grad = tensor.is_floating_point() or tensor.is_complex()
             call.outputs.append(output)
             if tensor.requires_grad:
+                call.is_pending = True
                 _notify(tensor, call, len(call.outputs) - 1, gradient_arrived)
-        call.is_pending = any(each.tensor.requires_grad for each in call.outputs)
         return call
 
     def drop(self) -> None:

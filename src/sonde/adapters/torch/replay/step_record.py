@@ -134,7 +134,7 @@ class ModuleCall:
     outputs: list[Output] = field(default_factory=list)
     error: BaseException | None = None
     is_compiled: bool = False
-    is_pending: bool = True
+    is_pending: bool = False
     age: int = 0
 
     @property
