@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,6 +16,7 @@ from sonde.adapters.torch.adapter import TorchAdapter
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.naming.source_lines import plain_function
 from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor, tensors_in
 from sonde.adapters.torch.replay.origin_search import (
     BatchRows,
     Digests,
@@ -113,7 +116,7 @@ def observe(
 
         def begin(event: Event | None) -> None:
             here.event = event
-            adapter.observer.set_traced(_lines(event))
+            adapter.observer.learner.outer = _lines(event)
 
         done = execute(record, begin_event=begin)
         adapter.end_step()
@@ -164,11 +167,9 @@ def micro_batch_of(record: StepRecord, event: Event | None) -> int | None:
 
 
 def _lines(event: Event | None) -> tuple[Source, ...]:
-    """The line of the program that called an op outside of modules: a replay calls it itself."""
-    if not isinstance(event, OutsideOp) or event.line is None:
+    """The line of the program that called a module or an op: a replay calls it itself."""
+    if not isinstance(event, (ModuleCall, OutsideOp)) or event.line is None:
         return ()
-    import linecache
-
     code, number = event.line
     text = linecache.getline(code.co_filename, number).strip()
     return (Source(code.co_filename, number, plain_function(code.co_name), text),)
@@ -195,6 +196,8 @@ def _describe(
         "scope": node.scope,
         "phase": node.phase,
     }
+    if origin.kind == "leaf" and isinstance(found.event, ModuleCall):
+        evidence["input"] = _bad_input(found.event)
     if origin.argument is not None:
         evidence["argument"] = origin.argument
     if rows is not None:
@@ -215,6 +218,20 @@ def _describe(
         evidence=evidence,
         rank=record.rank,
     )
+
+
+def _bad_input(call: ModuleCall) -> str | None:
+    """The argument of ``call`` that has NaN or Inf, by its name in ``forward``."""
+    try:
+        given = inspect.signature(call.module.forward).bind(*call.args, **call.kwargs).arguments
+    except (TypeError, ValueError):
+        given = {str(number): each for number, each in enumerate(call.args)} | call.kwargs
+    with private.unobserved():
+        for name, tree in given.items():
+            for kept in tensors_in(tree, KeptTensor):
+                if not bool(torch.isfinite(kept.values).all()):
+                    return name
+    return None
 
 
 def _confirm(record: StepRecord, rows: BatchRows, select_rows: SelectRows) -> bool | None:
