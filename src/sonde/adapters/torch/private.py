@@ -45,6 +45,7 @@ NEEDED = (
     "torch._C:_RestorePythonTLSSnapshot",
     "torch._C:_SetExcludeDispatchKeyGuard",
     "torch._C:_TorchDispatchModeKey",
+    "torch._C:_are_functorch_transforms_active",
     "torch._C:_autograd._get_sequence_nr",
     "torch._C:_autograd._unsafe_set_version_counter",
     "torch._C:_current_autograd_node",
@@ -207,6 +208,11 @@ def version_of(tensor: torch.Tensor) -> int:
 def count_write(tensors: Sequence[torch.Tensor]) -> None:
     """Count one write to each of ``tensors``, as torch does for an op that writes in place."""
     torch._C._increment_version(tensors)
+
+
+def is_transforming() -> bool:
+    """Whether a transform of ``torch.func`` runs: its tensors are wrappers without memory."""
+    return bool(torch._C._are_functorch_transforms_active())
 
 
 def set_version(tensor: torch.Tensor, version: int) -> None:

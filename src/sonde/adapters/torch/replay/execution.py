@@ -36,7 +36,8 @@ class Execution:
 
     ``was_run`` is False if it could not be; ``reasons`` say why, and what was left out.
     ``compared`` counts the tensors that were compared with those of the training.
-    ``failed_at``: the event that raised ``error``.
+    ``failed_at``: the event that raised ``error``. ``losses`` and ``gradients`` (by the id of the
+    parameter, with the parameter) are what was computed.
     """
 
     was_run: bool = False
@@ -45,6 +46,7 @@ class Execution:
     reasons: list[Reason] = field(default_factory=list)
     error: Exception | None = None
     failed_at: Event | None = None
+    losses: list[torch.Tensor] = field(default_factory=list)
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=dict)
 
     @property
@@ -67,8 +69,13 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
         return done
     if any(reason.kind in FATAL for reason in done.reasons):
         return done
-    with kept_state(record) as saved:
-        run = _Run(record, done, saved, begin_event)
+    events = needed_events(record.events)
+    for call in events:
+        if isinstance(call, ModuleCall) and call.weight_versions != weight_versions(call.module):
+            done.reasons.append(Reason("weights_changed", call.name))
+            return done
+    with kept_state(record, events) as saved:
+        run = _Run(record, events, done, saved, begin_event)
         try:
             run.run()
         except Exception as error:
@@ -83,20 +90,27 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
 
 class _Run:
     def __init__(
-        self, record: StepRecord, done: Execution, saved: SavedState, begin_event: BeginEvent
+        self,
+        record: StepRecord,
+        events: list[Event],
+        done: Execution,
+        saved: SavedState,
+        begin_event: BeginEvent,
     ) -> None:
         self._record = record
         self._done = done
         self._saved = saved
         self._begin_event = begin_event
         self._tensors: dict[int, torch.Tensor] = {}
+        self._constants: set[int] = set()
         self._region = AutocastRegion()
         self._undo = ExitStack()
         passes = record.backward_passes
         self._is_connected = all(each.is_connected for each in passes)
         self._results: dict[tuple[int, int], torch.Tensor] = {}
         self._arrived: dict[tuple[int, int], torch.Tensor] = {}
-        self._events = needed_events(record.events)
+        self._events = events
+        self._passed: set[int | None] = set()
 
     def run(self) -> None:
         for leaf, gradient in self._saved.gradients.values():
@@ -161,9 +175,8 @@ class _Run:
         with private.unobserved():
             args = map_tree(op.args, KeptTensor, self._argument)
             kwargs = map_tree(op.kwargs, KeptTensor, self._argument)
-            for before, _ in op.written:
-                if id(before) not in self._tensors and before.leaf is None:
-                    args = _with_copies(args)
+            if any(each.leaf is None and id(each) in self._constants for each, _ in op.written):
+                args = _with_copies(args)
         self._region.set(op.autocast)
         if op.random is not None:
             set_random(op.random)
@@ -178,6 +191,7 @@ class _Run:
             self._tensors[id(after)] = tensor
 
     def _backward(self, passed: BackwardPass) -> None:
+        self._passed.add(passed.number)
         self._region.close()
         self._region.set(passed.autocast)
         if self._is_connected:
@@ -195,6 +209,7 @@ class _Run:
             gradients = [
                 None if each is None else self._argument(each) for each in passed.gradients
             ]
+            self._done.losses += [root.detach() for root in roots]
             for kept, root in zip(passed.roots, roots, strict=True):
                 if kept.is_unchanged and id(kept) in self._tensors:
                     self._compare("loss", f"backward {passed.number}", kept.alias, root)
@@ -224,9 +239,12 @@ class _Run:
 
     def _argument(self, kept: KeptTensor) -> torch.Tensor:
         """The tensor of the replay for one of the training."""
-        found = self._tensors.get(id(kept))
-        if found is not None:
-            return found
+        known: KeptTensor | None = kept
+        while known is not None:
+            found = self._tensors.get(id(known))
+            if found is not None:
+                return found
+            known = known.earlier
         if kept.leaf is not None and kept.requires_grad:
             return kept.leaf
         if not kept.is_known:
@@ -236,6 +254,7 @@ class _Run:
         if kept.requires_grad:
             made.requires_grad_()
         self._tensors[id(kept)] = made
+        self._constants.add(id(kept))
         return made
 
     def _add_reason(self, reason: Reason) -> None:
@@ -257,10 +276,12 @@ class _Run:
         for call in self._record.calls:
             for number, output in enumerate(call.outputs):
                 arrived = self._arrived.get((call.number, number))
+                if output.backward not in self._passed:
+                    continue
                 if output.gradient is not None and self._is_connected:
                     name = ".".join(map(str, (call.name, *output.path)))
                     self._compare("output gradient", name, output.gradient, arrived)
-                elif output.backward is not None and output.gradient is None:
+                elif output.gradient is None:
                     output.gradient = arrived
         is_reduced = any(each.kind == "reduced_gradients" for each in self._done.reasons)
         names = {id(each): name for name, each in _names(self._record)}
@@ -269,6 +290,11 @@ class _Run:
             if not is_reduced and self._record.backward_passes:
                 name = names.get(id(leaf), "tensor")
                 self._compare("parameter gradient", name, gradient, leaf.grad)
+
+
+def weight_versions(module: torch.nn.Module) -> int:
+    """The sum of the counts of writes to the parameters."""
+    return sum(map(private.version_of, module.parameters()))
 
 
 def _names(record: StepRecord) -> list[tuple[str, torch.Tensor]]:

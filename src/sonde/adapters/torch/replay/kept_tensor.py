@@ -19,7 +19,8 @@ class KeptTensor:
     ``alias`` shares its memory and its count of writes, but not its autograd graph: keeping the
     graph would keep the activations of a forward pass that is never differentiated. ``leaf`` is the
     tensor itself if it is one that gradients are accumulated in. ``copy`` are the values, where the
-    program is known to overwrite them.
+    program is known to overwrite them. ``earlier``: the same tensor before a recorded op wrote to
+    its memory.
     """
 
     key: int
@@ -28,6 +29,14 @@ class KeptTensor:
     requires_grad: bool
     leaf: torch.Tensor | None = None
     copy: torch.Tensor | None = None
+    earlier: KeptTensor | None = None
+
+    @property
+    def memory(self) -> int | None:
+        """What is equal for all tensors over the same memory; None if that is not known."""
+        if not _is_plain(self.alias):
+            return None
+        return private.storage_id(self.alias.untyped_storage())
 
     @property
     def is_unchanged(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -11,37 +12,64 @@ from sonde.adapters.torch.replay.step_record import (
 
 
 def needed_events(events: list[Event]) -> list[Event]:
-    """``events`` without the ops that neither a backward pass nor a module call uses, nor change
-    gradients: sums for a log, metrics."""
-    needed: set[int] = set()
+    """``events`` without the calls and ops that no backward pass uses, and that change no gradient:
+    evaluations, sums for a log, metrics. A call that raised is the last event, or not needed."""
+    needed = _Needed()
     found: list[Event] = []
     for event in reversed(events):
-        if isinstance(event, OutsideOp) and not _is_needed(event, needed):
-            continue
-        found.append(event)
         if isinstance(event, BackwardPass):
-            needed.update(id(each) for each in event.roots)
-            needed.update(id(each) for each in event.gradients if each is not None)
-            needed.update(id(each) for each in event.inputs or ())
-        elif isinstance(event, ModuleCall | OutsideOp):
-            needed.update(id(each) for each in event.inputs)
+            if event.error is not None and event is not events[-1]:
+                continue
+            needed.add(*event.roots, *event.gradients, *(event.inputs or ()))
+        elif isinstance(event, OutsideOp):
+            if not _is_needed_op(event, needed):
+                continue
+            needed.add(*event.inputs)
+        else:
+            if not _is_needed_call(event, needed) and event is not events[-1]:
+                continue
+            needed.add(*event.inputs)
+        found.append(event)
     found.reverse()
     return found
 
 
-def changes_gradients(op: OutsideOp, gradients: set[int]) -> bool:
-    """Whether ``op`` writes to a gradient of a parameter."""
-    return any(id(before) in gradients for before, _ in op.written)
+class _Needed:
+    """Tensors that a later event uses, and the memory that they are in."""
+
+    def __init__(self) -> None:
+        self._tensors: set[int] = set()
+        self._memory: set[int | None] = set()
+
+    def add(self, *tensors: KeptTensor | None) -> None:
+        for tensor in tensors:
+            while tensor is not None:
+                self._tensors.add(id(tensor))
+                self._memory.add(tensor.memory)
+                tensor = tensor.earlier
+        self._memory.discard(None)
+
+    def has(self, tensor: KeptTensor) -> bool:
+        return id(tensor) in self._tensors
+
+    def shares_memory(self, tensor: KeptTensor) -> bool:
+        return tensor.memory in self._memory
 
 
-def _is_needed(op: OutsideOp, needed: set[int]) -> bool:
+def _is_needed_call(call: ModuleCall, needed: _Needed) -> bool:
+    if call.error is not None:
+        return False
+    return call.backward is not None or any(needed.has(each.tensor) for each in call.outputs)
+
+
+def _is_needed_op(op: OutsideOp, needed: _Needed) -> bool:
     if op.name in ("__set__", "__delete__"):
         return True
-    if any(id(each) in needed for each in op.outputs):
+    if any(needed.has(each) for each in op.outputs):
         return True
     if op.name in ("register_hook", "retain_grad"):
-        return any(id(each) in needed for each in op.inputs)
-    if any(id(after) in needed for _, after in op.written):
+        return any(needed.has(each) for each in op.inputs)
+    if any(needed.shares_memory(after) for _, after in op.written):
         return True
     # Gradients of parameters are what a replay is compared by; they have no user in the record.
     return any(before.leaf is not None and not before.requires_grad for before, _ in op.written)

@@ -67,6 +67,7 @@ class KnownTensors:
 
     unseen: int = 0
     _by_id: dict[int, KeptTensor] = field(default_factory=dict)
+    _written: set[int | None] = field(default_factory=set)
 
     def find(self, tensor: torch.Tensor) -> KeptTensor | None:
         """What is kept of ``tensor``, if the step knows it."""
@@ -79,13 +80,25 @@ class KnownTensors:
     def argument(self, tensor: torch.Tensor) -> KeptTensor:
         """``tensor`` as the argument of a recorded call."""
         found = self.find(tensor)
-        if found is not None and (found.is_unchanged or found.leaf is not None):
+        if found is not None and found.leaf is not None:
+            return found
+        # A function of autograd has run if the tensor has a graph now.
+        is_made = found is not None and (found.requires_grad or not tensor.requires_grad)
+        if found is not None and is_made and found.is_unchanged:
             return found
         kept = keep(tensor)
-        if tensor.requires_grad:
+        if found is not None and is_made and found.memory in self._written:
+            kept.earlier = found
+            self._by_id[id(tensor)] = kept
+        elif tensor.requires_grad:
             self._by_id[id(tensor)] = kept
             self.unseen += kept.leaf is None
         return kept
+
+    def note_write(self, kept: KeptTensor) -> None:
+        """A recorded op wrote to the memory of ``kept``, which other tensors may share."""
+        self._written.add(kept.memory)
+        self._by_id[kept.key] = kept
 
     def leaves(self) -> list[torch.Tensor]:
         """The tensors that gradients are accumulated in, as far as recorded calls used them."""
@@ -106,6 +119,7 @@ class KnownTensors:
 
     def clear(self) -> None:
         self._by_id.clear()
+        self._written.clear()
         self.unseen = 0
 
 
@@ -162,15 +176,26 @@ class OutsideOps(TorchFunctionMode):
     def _is_wanted(
         self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        with private.without_torch_functions():
-            if name in _FLAGS and isinstance(args[0], torch.Tensor) and args[0].is_leaf:
-                if name != "__set__" or getattr(func, "__self__", None) is not _GRADIENT:
-                    return False  # Flags of weights are kept with each call of their module.
-                return self._has_gradients()
-            if changes_argument(name):
-                for gradient in self._gradients():
-                    self._known.add(gradient)
-            return any(self._is_known(each) for each in (*args, *kwargs.values()))
+        try:
+            if private.is_transforming():
+                return False
+            with private.without_torch_functions():
+                return self._concerns_step(func, name, args, kwargs)
+        except Exception as error:
+            self._failed(error)
+            return False
+
+    def _concerns_step(
+        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        if name in _FLAGS and isinstance(args[0], torch.Tensor) and args[0].is_leaf:
+            if name != "__set__" or getattr(func, "__self__", None) is not _GRADIENT:
+                return False  # Flags of weights are kept with each call of their module.
+            return self._has_gradients()
+        if changes_argument(name):
+            for gradient in self._gradients():
+                self._known.add(gradient)
+        return any(self._is_known(each) for each in (*args, *kwargs.values()))
 
     def _is_known(self, value: Any) -> bool:
         if isinstance(value, torch.Tensor):
@@ -225,7 +250,7 @@ class OutsideOps(TorchFunctionMode):
                 before.requires_grad,
                 tensor,
             )
-            self._known.add(after)
+            self._known.note_write(after)
             yield before, after
 
 

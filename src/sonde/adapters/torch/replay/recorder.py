@@ -183,6 +183,7 @@ class StepRecorder:
             self._is_on
             and not self._is_stepping
             and self._backward is None
+            and not private.is_transforming()
             and threading.get_ident() == self._thread
             and os.getpid() == self._pid
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,13 +12,15 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.module_state import (
+    Frozen,
     frozen,
+    generators_near,
     is_same_attribute,
     plain_attributes,
     set_attribute,
 )
 from sonde.adapters.torch.replay.random_states import kept_random
-from sonde.adapters.torch.replay.step_record import BackwardPass, ModuleCall, StepRecord
+from sonde.adapters.torch.replay.step_record import BackwardPass, Event, ModuleCall, StepRecord
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +73,7 @@ class SavedState:
     buffers: dict[int, _SavedBuffer] = field(default_factory=dict)
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=dict)
     flags: list[tuple[torch.Tensor, bool]] = field(default_factory=list)
+    generators: list[Frozen] = field(default_factory=list)
 
     @classmethod
     def of(cls, roots: Iterable[nn.Module], leaves: Iterable[torch.Tensor]) -> SavedState:
@@ -87,6 +90,8 @@ class SavedState:
                         saved.buffers[id(buffer)] = _SavedBuffer(
                             buffer, buffer.detach().clone(), private.version_of(buffer)
                         )
+        found = generators_near(each.module for each in saved.modules)
+        saved.generators = [frozen(each) for each in found]
         for leaf in leaves:
             if id(leaf) not in saved.gradients:
                 saved.gradients[id(leaf)] = (leaf, leaf.grad)
@@ -102,6 +107,8 @@ class SavedState:
                 leaf.grad = gradient
         for module in self.modules:
             module.restore()
+        for generator in self.generators:
+            generator.restore()
         with torch.no_grad():
             for buffer in self.buffers.values():
                 buffer.restore()
@@ -128,12 +135,12 @@ def set_before(call: ModuleCall) -> None:
             set_attribute(modules[name], key, value)
 
 
-def leaves_of(record: StepRecord) -> list[torch.Tensor]:
-    """The tensors that the step accumulates gradients in, each once."""
+def leaves_of(record: StepRecord, events: Iterable[Event]) -> list[torch.Tensor]:
+    """The tensors that ``events`` accumulate gradients in, each once."""
     found: dict[int, torch.Tensor] = {}
-    for call in record.calls:
-        found.update((id(each), each) for each in call.module.parameters())
-    for event in record.events:
+    for event in events:
+        if isinstance(event, ModuleCall):
+            found.update((id(each), each) for each in event.module.parameters())
         for each in event.roots if isinstance(event, BackwardPass) else event.inputs:
             if each.leaf is not None and each.requires_grad:
                 found[id(each.leaf)] = each.leaf
@@ -144,12 +151,13 @@ def leaves_of(record: StepRecord) -> list[torch.Tensor]:
 
 
 @contextmanager
-def kept_state(record: StepRecord) -> Iterator[SavedState]:
+def kept_state(record: StepRecord, events: Sequence[Event]) -> Iterator[SavedState]:
     """Leave everything after this block as it was before: weights are not changed by a replay,
     buffers, gradients, flags, attributes and random generators are restored."""
     with kept_random(), private.kept_autograd():
         with private.unobserved():
-            saved = SavedState.of([call.module for call in record.calls], leaves_of(record))
+            modules = [each.module for each in events if isinstance(each, ModuleCall)]
+            saved = SavedState.of(modules, leaves_of(record, events))
         try:
             yield saved
         finally:
