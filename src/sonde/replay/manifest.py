@@ -148,6 +148,7 @@ class StoredCall(
     attributes: list[StoredAttribute] = []
     outputs: list[StoredOutput] = []
     micro_batch: Natural = 0
+    line: StoredLine | None = None
     error: str | None = None
 
 

@@ -32,7 +32,9 @@ class KeptValue(StoredValue, frozen=True, omit_defaults=True, tag="kept"):
     ``key`` names it within the step: what a module returned under a key is what an op or a backward
     pass with that key was given. ``index`` is the tensor with its values; None if they were not
     stored, because the step computes them. ``leaf`` is the tensor that gradients are accumulated
-    in. ``is_known``: the values are those that the step used, not later ones.
+    in. ``is_known``: the values are those that the step used, not later ones. ``earlier`` is the
+    key of the same tensor before an op wrote to its memory; ``memory`` is equal for tensors of one
+    memory.
     """
 
     key: Index
@@ -40,6 +42,8 @@ class KeptValue(StoredValue, frozen=True, omit_defaults=True, tag="kept"):
     requires_grad: bool = False
     leaf: Index | None = None
     is_known: bool = True
+    earlier: Index | None = None
+    memory: Index | None = None
 
 
 class PlainValue(StoredValue, frozen=True, tag="plain"):

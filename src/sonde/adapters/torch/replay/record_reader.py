@@ -64,6 +64,7 @@ class RecordReader:
     _live: dict[int, torch.Tensor] = field(default_factory=dict)
     _objects: list[Any] | None = None
     _by_key: dict[int, KeptTensor] = field(default_factory=dict)
+    _memories: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
     def record(self) -> StepRecord:
         manifest, tensors = self.manifest, self.tensors
@@ -156,6 +157,7 @@ class RecordReader:
             state=self._state(stored, module),
             weight_versions=sum(private.version_of(each) for each in module.parameters()),
             micro_batch=stored.micro_batch,
+            line=None if stored.line is None else (_code_of(stored.line), stored.line.line),
             outputs=outputs,
             error=None if stored.error is None else RecordedError(stored.error),
             is_compiled=COMPILED in unwrapped(module)[1],
@@ -211,12 +213,18 @@ class RecordReader:
                     f"{self.where} is damaged: there is no tensor {index}", slug="step-damaged"
                 )
         leaf = None if value.leaf is None else self._parameter(value.leaf)
-        # Values that were not stored are not to be used: a meta tensor has none.
-        stored = torch.empty(0, device="meta") if value.index is None else self.tensors[value.index]
-        alias = stored.detach() if leaf is None or leaf.requires_grad else leaf
+        if value.index is not None:
+            stored = self.tensors[value.index]
+            alias = stored.detach() if leaf is None or leaf.requires_grad else leaf
+            self._memories.setdefault(value.memory, alias)
+        else:
+            # Values that were not stored are not to be used: a meta tensor has none.
+            empty = torch.empty(0, device="meta")
+            alias = self._memories.setdefault(value.memory, empty).detach()
         is_current = value.index is not None and value.is_known
         version = private.version_of(alias) if is_current else _OTHER_VERSION
-        kept = KeptTensor(value.key, alias, version, value.requires_grad, leaf)
+        earlier = None if value.earlier is None else self._by_key.get(value.earlier)
+        kept = KeptTensor(value.key, alias, version, value.requires_grad, leaf, earlier=earlier)
         self._by_key[value.key] = kept
         return kept
 

@@ -74,6 +74,7 @@ class RecordWriter:
     _stored: list[StoredModule] = field(default_factory=list)
     _parameters: dict[int, int] = field(default_factory=dict)
     _computed: set[int] = field(default_factory=set)
+    _memories: dict[int, int] = field(default_factory=dict)
     modules: ObjectWriter = field(init=False)
     objects: ObjectWriter = field(init=False)
 
@@ -194,6 +195,7 @@ class RecordWriter:
                 for number, output in enumerate(call.outputs)
             ],
             micro_batch=call.micro_batch,
+            line=None if call.line is None else stored_line(*call.line),
             error=None if call.error is None else first_line(call.error),
         )
 
@@ -290,7 +292,13 @@ class RecordWriter:
             index = self.tensors.add(kept.values, file, name) if leaf is None else leaf
             if kept.copy is not None:
                 index = self.tensors.add(kept.copy, file, name)
-        return KeptValue(self._key(kept), index, kept.requires_grad, leaf, kept.is_known)
+        earlier = None if kept.earlier is None else self._key(kept.earlier)
+        memory = None
+        if kept.memory is not None:
+            memory = self._memories.setdefault(kept.memory, len(self._memories))
+        return KeptValue(
+            self._key(kept), index, kept.requires_grad, leaf, kept.is_known, earlier, memory
+        )
 
     def _kept_in_object(self, kept: KeptTensor) -> Any:
         """The description of a kept tensor in a pickled object, as plain values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -88,15 +89,10 @@ class ValueReader:
     def _instance(self, value: InstanceValue) -> Any:
         kind = self._class(value.of)
         fields = {name: self.build(each) for name, each in value.fields.items()}
+        if not isinstance(kind, type) or not _is_fit(value.type, kind):
+            raise self._damaged(f"{value.of} is not a {value.type}")
         if value.type == "enum":
             return self._checked(lambda name: getattr(kind, name), fields.get("name"))
-        is_fit = {
-            "namedtuple": lambda: issubclass(kind, tuple) and hasattr(kind, "_fields"),
-            "dataclass": lambda: bool(dataclasses.is_dataclass(kind)),
-            "mapping": lambda: issubclass(kind, Mapping),
-        }[value.type]
-        if not isinstance(kind, type) or not is_fit():
-            raise self._damaged(f"{value.of} is not a {value.type}")
         return self._checked(lambda named: _build_instance(value.type, kind, named), fields)
 
     def _class(self, path: str) -> Any:
@@ -149,6 +145,15 @@ def find_class(path: str, where: str) -> Any:
             slug="code-missing",
         ) from None
     return found
+
+
+def _is_fit(how: str, kind: type) -> bool:
+    """Whether a class named in a manifest is of the kind that it claims to be."""
+    if how == "namedtuple":
+        return issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if how == "enum":
+        return issubclass(kind, enum.Enum)
+    return issubclass(kind, Mapping) if how == "mapping" else dataclasses.is_dataclass(kind)
 
 
 def _build_instance(how: str, kind: Any, fields: dict[str, Any]) -> Any:
