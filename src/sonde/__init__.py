@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from sonde import ops as ops
     from sonde.api import breakpoint as breakpoint
-    from sonde.api import capture, debug, set_dump, set_seed, statistics, step
+    from sonde.api import (
+        capture,
+        debug,
+        guard,
+        set_dump,
+        set_seed,
+        signals,
+        statistics,
+        step,
+        trigger,
+    )
     from sonde.dump.reader import Dump
     from sonde.ops import print as print
     from sonde.ops import print_grad
@@ -29,23 +39,29 @@ __all__ = [
     "__version__",
     "capture",
     "debug",
+    "guard",
     "print_grad",
     "set_dump",
     "set_seed",
+    "signals",
     "statistics",
     "step",
+    "trigger",
 ]
 
 _HOMES = {
     "Dump": "sonde.dump.reader",
     "breakpoint": "sonde.api",
     "debug": "sonde.api",
+    "guard": "sonde.api",
     "print": "sonde.ops",
     "print_grad": "sonde.ops",
     "set_dump": "sonde.api",
     "set_seed": "sonde.api",
+    "signals": "sonde.api",
     "statistics": "sonde.api",
     "step": "sonde.api",
+    "trigger": "sonde.api",
 }
 
 

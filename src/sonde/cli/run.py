@@ -19,6 +19,13 @@ from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
+from sonde.cli.guard_options import (
+    GuardWords,
+    guard_command_options,
+    refuse_with_guard,
+    say_if_stopped,
+    start_guard,
+)
 from sonde.cli.mindspore_python import (
     find_mindspore,
     hint_at_python,
@@ -45,6 +52,7 @@ from sonde.debugger.settings import (
     unused_variables,
 )
 from sonde.logs import say
+from sonde.monitor.options import GuardOptions
 
 if TYPE_CHECKING:
     from sonde.cli.mindspore_run import MindSporeRun
@@ -72,11 +80,12 @@ class ScriptRun:
     debugger: DebuggerOptions | None
     compiled: Compiled
     unused: Sequence[str] = ()
+    guard: GuardOptions | None = None
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
         start = without_randomness(self.determinism, self._attach)
-        outcome = run_program(self.module, self.program, start)
+        outcome = say_if_stopped(run_program(self.module, self.program, start))
         if isinstance(outcome, Terminated):
             say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
@@ -88,6 +97,8 @@ class ScriptRun:
         if os.environ.get("RANK", "0") == "0":  # one rank prints them
             for line in (*self.unused, *filter(None, (self.note,))):
                 say(line)
+        if self.guard is not None:
+            return start_guard(self.guard)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):
@@ -103,7 +114,7 @@ class ScriptRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(GuardWords):
     """The command line as parsed by click."""
 
     dump_file: str | None
@@ -138,6 +149,7 @@ class RunOptions:
             "--no-shuffle": self.no_shuffle,
             "--no-dropout": self.no_dropout,
             "--compiled": self.compiled != "observe",
+            "--guard": self.guard,
         }
         return tuple(name for name, is_given in given.items() if is_given)
 
@@ -159,6 +171,7 @@ EPILOG = """\b
 Examples:
   sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
   sonde run --overflow train.py               the ops where NaN or Inf first appear
+  sonde run --guard train.py                  keep the step that goes wrong, to run it again
   sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
   sonde run --dump data_dump.json -m package.train --epochs 3
   torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
@@ -231,6 +244,7 @@ Then show the dump:
 @step_by_option
 @observe_option
 @determinism_options
+@guard_command_options
 @click.option(
     "--compiled",
     type=click.Choice(["observe", "interpret", "eager"]),
@@ -260,10 +274,14 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     words = options.program if options.module is None else (options.module, *options.program)
     name, arguments = words[0], words[1:]
     config, note = _config(options, environ, _net_name(name, options.module is not None))
+    debugger = options_from_environment(environ)
+    guard = options.requested_guard()
+    if guard is not None:
+        refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)
+        note = None
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
-    debugger = options_from_environment(environ)
     if config is None and (determinism is not None or debugger is not None):
         note = None
     if debugger is not None:
@@ -279,6 +297,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         debugger=debugger,
         compiled=options.compiled,
         unused=_unused(options, environ),
+        guard=guard,
     )
 
 
@@ -336,7 +355,9 @@ def _config(
     if found is not None:
         return found
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
-    return None, "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
+    return None, (
+        "nothing is dumped; use --stats, --overflow, --guard, --graph, --dump-to DIR or --dump FILE"
+    )
 
 
 def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:
