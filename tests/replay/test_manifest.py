@@ -55,6 +55,7 @@ def small_manifest() -> Manifest:
         ],
         events=[
             StoredBackward(
+                is_connected=True,
                 roots=SequenceValue("tuple", items),  # type: ignore[arg-type]
                 gradients=MissingValue("a:B", "why"),
             )

@@ -57,9 +57,11 @@ class StoredTrigger(Section, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredParameter(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """A parameter, and its gradient when the step was captured."""
+
     name: str
     index: Index
-    gradient: Index | None = None
+    gradient: AnyStoredValue | None = None
 
 
 class StoredModule(Section, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,10 +113,22 @@ class StoredOutput(Section, frozen=True, kw_only=True, omit_defaults=True):
     backward: Natural | None = None
 
 
+class StoredBuffer(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """A buffer ``name`` of the submodule ``module`` as it was before a call."""
+
+    module: str
+    name: str
+    index: Index
+
+
 class StoredAttribute(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """An attribute as it was before a call; ``is_contents``: the value is that of a container,
+    which stays the same object."""
+
     module: str
     name: str
     value: AnyStoredValue
+    is_contents: bool = False
 
 
 class StoredCall(
@@ -129,12 +143,13 @@ class StoredCall(
     autocast: list[StoredAutocast]
     has_gradients: bool
     training: list[bool]
-    buffers: dict[str, Index]
+    requires_grad: list[bool] = []
+    buffers: list[StoredBuffer] = []
     attributes: list[StoredAttribute] = []
     outputs: list[StoredOutput] = []
     micro_batch: Natural = 0
+    line: StoredLine | None = None
     error: str | None = None
-    is_compiled: bool = False
 
 
 class StoredOp(Section, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="op"):
@@ -149,13 +164,24 @@ class StoredOp(Section, frozen=True, kw_only=True, omit_defaults=True, tag_field
     autocast: list[StoredAutocast]
     line: StoredLine | None = None
     random: StoredRandom | None = None
+    written: list[tuple[AnyStoredValue, AnyStoredValue]] = []
+
+
+class StoredGradient(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """A gradient of a parameter after a backward pass, which the program went on to change."""
+
+    parameter: Index
+    gradient: AnyStoredValue
 
 
 class StoredBackward(
     Section, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="backward"
 ):
+    is_connected: bool
     roots: AnyStoredValue
     gradients: AnyStoredValue
+    parameter_gradients: list[StoredGradient] = []
+    autocast: list[StoredAutocast] = []
     keeps_graph: bool | None = None
     makes_graph: bool = False
     inputs: AnyStoredValue | None = None
@@ -276,15 +302,17 @@ def _wrong_index(manifest: Manifest) -> str | None:
     used: list[int] = []
     for module in manifest.modules:
         used += [each.index for each in module.parameters]
-        used += [each.gradient for each in module.parameters if each.gradient is not None]
         used += module.buffers.values()
     for event in manifest.events:
         if isinstance(event, StoredCall):
             if event.module >= modules:
                 return f"there is no module {event.module}"
-            used += [*event.buffers.values(), event.random.cpu, *event.random.devices.values()]
+            used += [each.index for each in event.buffers]
+            used += [event.random.cpu, *event.random.devices.values()]
             used += [each.gradient for each in event.outputs if each.gradient is not None]
-        elif isinstance(event, StoredOp) and event.random is not None:
+        elif isinstance(event, StoredBackward):
+            used += [each.parameter for each in event.parameter_gradients]
+        elif event.random is not None:
             used += [event.random.cpu, *event.random.devices.values()]
     for prior in manifest.prior_gradients:
         used += [prior.parameter] + ([] if prior.values is None else [prior.values])

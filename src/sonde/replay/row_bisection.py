@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,7 @@ def smallest_rows(
 def _candidates(rows: list[int], parts: int) -> list[tuple[list[int], bool]]:
     """The rows in ``parts`` parts of about the same size, then the complement of each part."""
     edges = [len(rows) * number // parts for number in range(parts + 1)]
-    pieces = [(rows[start:stop], rows[:start] + rows[stop:]) for start, stop in _pairs(edges)]
+    pieces = [(rows[start:stop], rows[:start] + rows[stop:]) for start, stop in pairwise(edges)]
     inside = [(piece, True) for piece, _ in pieces]
     outside = [(rest, False) for _, rest in pieces] if parts > 2 else []
     return [each for each in (*inside, *outside) if each[0]]
-
-
-def _pairs(edges: list[int]) -> list[tuple[int, int]]:
-    return list(zip(edges[:-1], edges[1:], strict=True))

@@ -26,17 +26,24 @@ class TensorValue(StoredValue, frozen=True, tag="tensor"):
     index: Index
 
 
-class KeptValue(StoredValue, frozen=True, tag="kept"):
-    """A tensor that the step used: its values are the tensor ``index``.
+class KeptValue(StoredValue, frozen=True, omit_defaults=True, tag="kept"):
+    """A tensor that the step used or made.
 
-    ``key`` names the tensor object within the step: what a module returned under a key is what an
-    op or a backward pass with that key was given.
+    ``key`` names it within the step: what a module returned under a key is what an op or a backward
+    pass with that key was given. ``index`` is the tensor with its values; None if they were not
+    stored, because the step computes them. ``leaf`` is the tensor that gradients are accumulated
+    in. ``is_known``: the values are those that the step used, not later ones. ``earlier`` is the
+    key of the same tensor before an op wrote to its memory; ``memory`` is equal for tensors of one
+    memory.
     """
 
-    index: Index
     key: Index
+    index: Index | None = None
     requires_grad: bool = False
-    is_leaf: bool = True
+    leaf: Index | None = None
+    is_known: bool = True
+    earlier: Index | None = None
+    memory: Index | None = None
 
 
 class PlainValue(StoredValue, frozen=True, tag="plain"):

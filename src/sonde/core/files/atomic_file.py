@@ -106,7 +106,10 @@ def partial_path(path: Path) -> Path:
 
 
 def remove_stale_partials(directory: Path, prefix: str) -> None:
-    """Delete partial files and directories, named ``prefix``..., of killed processes of this machine."""
+    """Delete partial files and directories, named ``prefix``..., of processes that were killed.
+
+    Only those of this machine.
+    """
     host = re.escape(socket.gethostname())
     pattern = re.compile(rf"\.{re.escape(prefix)}.*\.(\d+)-[0-9a-f]+@{host}\{_PARTIAL}$")
     for path in directory.glob(f".*{_PARTIAL}"):

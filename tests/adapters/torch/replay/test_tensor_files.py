@@ -18,8 +18,9 @@ from sonde.replay.tensor_table import StoredTensor
 
 
 def bits(tensor: torch.Tensor) -> bytes:
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return bytes(plain.reshape(-1).view(torch.uint8).numpy())
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    fresh = torch.empty(plain.shape, dtype=plain.dtype).copy_(plain)
+    return bytes(fresh.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""
 
 
 def stored(directory: Path, *tensors: torch.Tensor) -> list[torch.Tensor]:

@@ -15,7 +15,6 @@ import torch
 from transformers.modeling_outputs import CausalLMOutput
 
 from sonde.adapters.torch.replay.object_pickle import ObjectWriter, read_objects
-from sonde.adapters.torch.replay.record_reader import keep_loaded
 from sonde.adapters.torch.replay.tensor_files import TensorWriter, read_tensors
 from sonde.adapters.torch.replay.value_reader import ValueReader
 from sonde.adapters.torch.replay.value_writer import ValueWriter
@@ -55,12 +54,12 @@ class Unusual:
 
 def rebuilt(directory: Path, value: Any, *, may_import: bool = True) -> Any:
     tensors = TensorWriter()
-    objects = ObjectWriter(OBJECTS, tensors, lambda kept: kept.key)
+    objects = ObjectWriter(OBJECTS, tensors, lambda kept: None)
     described = ValueWriter(tensors, objects.keep).describe(value, "v")
     described = msgspec.json.decode(msgspec.json.encode(described), type=AnyStoredValue)
     objects.write(directory)
     read = read_tensors(directory, tensors.write(directory))
-    kept = read_objects(directory / OBJECTS, read, keep_loaded, trust=False)
+    kept = read_objects(directory / OBJECTS, read, lambda plain: plain, trust=False)
     return ValueReader(read, lambda: kept, str(directory), may_import).build(described)
 
 
@@ -126,7 +125,7 @@ def test_one_tensor_in_two_places_is_one_again(tmp_path: Path) -> None:
 def test_what_cannot_be_pickled_is_named(tmp_path: Path, value: Any) -> None:
     nested = {"deep": [value]}
     tensors = TensorWriter()
-    objects = ObjectWriter(OBJECTS, tensors, lambda kept: kept.key)
+    objects = ObjectWriter(OBJECTS, tensors, lambda kept: None)
     described = ValueWriter(tensors, objects.keep).describe(nested, "v")
     (missing,) = missing_values(described)
     assert missing.reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.object_pickle import read_objects
-from sonde.adapters.torch.replay.record_reader import RecordReader, keep_loaded
+from sonde.adapters.torch.replay.record_reader import RecordReader
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.adapters.torch.replay.tensor_files import read_tensors
 from sonde.replay import layout
@@ -43,9 +44,8 @@ class CapturedStep:
         None for a module that could not be pickled.
         """
         stored = self.manifest.modules
-        objects = read_objects(
-            self.path / layout.MODULES, self.tensors, keep_loaded, trust=self.trust
-        )
+        path = self.path / layout.MODULES
+        objects = read_objects(path, self.tensors, _refuse_kept, trust=self.trust)
         found: list[nn.Module | None] = []
         for each in stored:
             module = None
@@ -59,9 +59,9 @@ class CapturedStep:
             found.append(module)
         return found
 
-    def objects(self) -> list[Any]:
+    def objects(self, keep: Callable[[Any], KeptTensor]) -> list[Any]:
         """The objects among the arguments that were pickled; executes code."""
-        return read_objects(self.path / layout.OBJECTS, self.tensors, keep_loaded, trust=self.trust)
+        return read_objects(self.path / layout.OBJECTS, self.tensors, keep, trust=self.trust)
 
     def record(self, modules: Sequence[nn.Module]) -> StepRecord:
         """The step as a record; ``modules`` are those of the manifest, in its order."""
@@ -80,3 +80,8 @@ class CapturedStep:
         except (ReplayError, OSError):
             return False
         return True
+
+
+def _refuse_kept(value: Any) -> KeptTensor:
+    """A network has no tensors of the step's record."""
+    raise ValueError("a tensor of the record in a network")

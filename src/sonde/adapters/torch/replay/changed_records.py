@@ -20,10 +20,7 @@ from sonde.adapters.torch.replay.step_record import (
     StepRecord,
 )
 
-_WIDENED: dict[Any, Any] = {
-    each: torch.Tensor.double
-    for each in (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
-}
+_NARROWING = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 Change = Callable[[KeptTensor], KeptTensor]
 
 
@@ -49,7 +46,7 @@ def with_rows(record: StepRecord, rows: Sequence[int]) -> StepRecord:
     def select(kept: KeptTensor) -> KeptTensor:
         values = kept.values
         is_parameter = kept.leaf is not None and isinstance(kept.leaf, torch.nn.Parameter)
-        if kept.key in made or is_parameter or not values.dim() or values.shape[0] != count:
+        if id(kept) in made or is_parameter or not values.dim() or values.shape[0] != count:
             return kept
         return _with_values(kept, values.index_select(0, index.to(values.device)))
 
@@ -77,7 +74,8 @@ def in_double(record: StepRecord) -> StepRecord:
             event.autocast = ()
         elif isinstance(event, OutsideOp):
             event.autocast = ()
-            event.function = _WIDENED.get(event.function, event.function)
+            if event.function in _NARROWING:
+                event.function = torch.Tensor.double
             event.args = map_tree(event.args, torch.dtype, _wide_dtype)
             event.kwargs = map_tree(event.kwargs, torch.dtype, _wide_dtype)
     for prior in changed.prior_gradients.values():
@@ -100,13 +98,13 @@ def micro_batches(record: StepRecord) -> list[StepRecord]:
 
 
 def _made_in(record: StepRecord) -> set[int]:
-    """Keys of the tensors that the step itself computes."""
+    """Ids of the kept tensors that the step itself computes."""
     made: set[int] = set()
     for event in record.events:
         if isinstance(event, ModuleCall):
-            made |= {output.tensor.key for output in event.outputs}
+            made |= {id(output.tensor) for output in event.outputs}
         elif isinstance(event, OutsideOp):
-            made |= {kept.key for kept in event.outputs}
+            made |= {id(kept) for kept in event.outputs}
     return made
 
 

@@ -36,7 +36,8 @@ class Execution:
 
     ``was_run`` is False if it could not be; ``reasons`` say why, and what was left out.
     ``compared`` counts the tensors that were compared with those of the training.
-    ``failed_at``: the event that raised ``error``.
+    ``failed_at``: the event that raised ``error``. ``losses`` and ``gradients`` (by the id of the
+    parameter, with the parameter) are what was computed.
     """
 
     was_run: bool = False
@@ -45,6 +46,7 @@ class Execution:
     reasons: list[Reason] = field(default_factory=list)
     error: Exception | None = None
     failed_at: Event | None = None
+    losses: list[torch.Tensor] = field(default_factory=list)
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=dict)
 
     @property
@@ -207,6 +209,7 @@ class _Run:
             gradients = [
                 None if each is None else self._argument(each) for each in passed.gradients
             ]
+            self._done.losses += [root.detach() for root in roots]
             for kept, root in zip(passed.roots, roots, strict=True):
                 if kept.is_unchanged and id(kept) in self._tensors:
                     self._compare("loss", f"backward {passed.number}", kept.alias, root)

@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
 from sonde.adapters.torch.eager.naming.wrappers import wrapped
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree
 from sonde.adapters.torch.replay.module_state import ModuleWatch
@@ -95,6 +96,7 @@ class CallRecorder:
             watch.before(),
             watch.weight_versions,
             micro_batch,
+            line=line_of(frame),
         )
         self._count += 1
         self._running = (call, watch)
@@ -160,6 +162,13 @@ class CallRecorder:
                 for key in dead:
                     del self._watches[key]
         return found
+
+
+def line_of(frame: FrameType | None) -> tuple[CodeType, int] | None:
+    """The line of the user's code that ``frame`` runs or was called by."""
+    if frame is not None:
+        _, frame = find_user_frame(frame)
+    return None if frame is None else (frame.f_code, frame.f_lineno)
 
 
 def _is_of_torch(module: nn.Module) -> bool:

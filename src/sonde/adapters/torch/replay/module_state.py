@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,6 +20,7 @@ from sonde.adapters.torch.replay.step_record import ModuleState
 _OWN_OF_MODULE = frozenset(vars(nn.Module()))
 _PLAIN = (int, float, bool, str, type(None), torch.Tensor)
 _CONTAINERS = (list, dict, set, deque)
+_GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 _LEARNING_CALLS = 2
 _CHECK_EVERY = 50
 _SHARDING = ("torch.distributed.fsdp", "torch.distributed._composable")
@@ -156,20 +160,73 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 def plain_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """The attributes of the program's own with numbers, texts, tensors, and containers."""
     for key, value in vars(module).items():
-        if key not in _OWN_OF_MODULE and isinstance(value, (*_PLAIN, *_CONTAINERS)):
+        if key not in _OWN_OF_MODULE and isinstance(value, (*_PLAIN, *_CONTAINERS, *_GENERATORS)):
             yield key, value
+
+
+def generators_near(modules: Iterable[nn.Module]) -> Iterator[Any]:
+    """Random generators among the global variables of the files that define ``modules``, and of
+    the script."""
+    names = {type(each).__module__ for each in modules} | {"__main__"}
+    for name in names:
+        for value in list(vars(sys.modules.get(name, sys)).values()):
+            if isinstance(value, _GENERATORS):
+                yield value
 
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A container of the program, and its contents at one time."""
+    """A container or a random generator, and its contents or its state at one time."""
 
     container: Any
     contents: Any
 
+    @property
+    def is_unchanged(self) -> bool:
+        if isinstance(self.container, _GENERATORS):
+            return _same_state(generator_state(self.container), self.contents)
+        return _has_items(self.container, self.contents)
+
+    def restore(self) -> None:
+        container = self.container
+        if isinstance(container, _GENERATORS):
+            set_generator_state(container, self.contents)
+            return
+        container.clear()
+        if isinstance(container, (dict, set)):
+            container.update(self.contents)
+        else:
+            container.extend(self.contents)
+
+
+def generator_state(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state()
+
+
+def set_generator_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
+def _same_state(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return bool(torch.equal(one, other))
+    return repr(one) == repr(other)
+
 
 def frozen(value: Any) -> Any:
-    """``value`` as it is now: a container is kept with a copy of its contents."""
+    """``value`` as it is now: a container is kept with a copy of its contents, a random generator
+    with its state."""
+    if isinstance(value, _GENERATORS):
+        return Frozen(value, generator_state(value))
     if isinstance(value, _CONTAINERS):
         return Frozen(value, value.copy())
     return value
@@ -178,7 +235,7 @@ def frozen(value: Any) -> Any:
 def is_same_attribute(now: Any, before: Any) -> bool:
     """Whether an attribute has the value that `frozen` kept."""
     if isinstance(before, Frozen):
-        return now is before.container and _has_items(now, before.contents)
+        return now is before.container and before.is_unchanged
     if isinstance(before, torch.Tensor):
         return now is before
     return type(now) is type(before) and (now is before or bool(now == before))
@@ -199,12 +256,7 @@ def _has_items(container: Any, contents: Any) -> bool:
 def set_attribute(module: nn.Module, key: str, before: Any) -> None:
     """Give an attribute the value that `frozen` kept; a container stays the same object."""
     if isinstance(before, Frozen):
-        container = before.container
-        if not _has_items(container, before.contents):
-            container.clear()
-            if isinstance(container, (dict, set)):
-                container.update(before.contents)
-            else:
-                container.extend(before.contents)
-        before = container
+        if not before.is_unchanged:
+            before.restore()
+        before = before.container
     vars(module)[key] = before

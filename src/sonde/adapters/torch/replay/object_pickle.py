@@ -32,11 +32,11 @@ _HOOKS = "_hooks"
 @dataclass(slots=True)
 class ObjectWriter:
     """Collects objects that can be pickled, then pickles them together: what they share stays
-    shared. ``kept_key`` renumbers the keys of kept tensors."""
+    shared. ``kept_value`` describes a kept tensor."""
 
     file: str
     tensors: TensorWriter
-    kept_key: Callable[[KeptTensor], int]
+    kept_value: Callable[[KeptTensor], Any]
     _objects: list[Any] = field(default_factory=list)
 
     def keep(self, value: Any) -> int | str:
@@ -56,11 +56,11 @@ class ObjectWriter:
         the tensors that objects hold are added to them."""
         if self._objects:
             with open_new(directory / self.file) as stream:
-                _Pickler(stream, _Indices(self.tensors, self.kept_key)).dump(self._objects)
+                _Pickler(stream, _Indices(self.tensors, self.kept_value)).dump(self._objects)
 
 
 def read_objects(
-    path: Path, tensors: Sequence[torch.Tensor], keep: Callable[..., KeptTensor], *, trust: bool
+    path: Path, tensors: Sequence[torch.Tensor], keep: Callable[[Any], KeptTensor], *, trust: bool
 ) -> list[Any]:
     """The objects of a pickle; empty if there is none. Executes code: see ``ownership``."""
     try:
@@ -118,12 +118,11 @@ class _Trial:
 @dataclass(frozen=True, slots=True)
 class _Indices:
     tensors: TensorWriter
-    kept_key: Callable[[KeptTensor], int]
+    kept_value: Callable[[KeptTensor], Any]
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, KeptTensor):
-            index = self.tensors.add(value.values, "inputs", "object")
-            return ("kept", index, self.kept_key(value), value.requires_grad, value.is_leaf)
+            return ("kept", self.kept_value(value))
         if isinstance(value, torch.Tensor) and is_storable(value):
             return ("tensor", self.tensors.add(value, "buffers", "attribute"))
         return None
@@ -150,17 +149,15 @@ class _Pickler(pickle.Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def __init__(
-        self, stream: Any, tensors: Sequence[torch.Tensor], keep: Callable[..., KeptTensor]
+        self, stream: Any, tensors: Sequence[torch.Tensor], keep: Callable[[Any], KeptTensor]
     ) -> None:
         super().__init__(stream)
         self._tensors = tensors
         self._keep = keep
 
     def persistent_load(self, pid: Any) -> Any:
-        kind, index, *rest = pid
-        if kind == "kept":
-            return self._keep(self._tensors[index], *rest)
-        return self._tensors[index]
+        kind, value = pid
+        return self._keep(value) if kind == "kept" else self._tensors[value]
 
 
 def _without_lost_hooks(name: str, value: Any) -> Any:

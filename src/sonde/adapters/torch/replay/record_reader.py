@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.function_names import function_at
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
+from sonde.adapters.torch.replay.module_state import Frozen
 from sonde.adapters.torch.replay.step_record import (
     AutocastState,
     BackwardPass,
@@ -28,6 +30,7 @@ from sonde.adapters.torch.replay.step_record import (
     StepRecord,
 )
 from sonde.adapters.torch.replay.value_reader import ValueReader, find_class
+from sonde.adapters.torch.replay.wrappers import COMPILED, outer_name, unwrapped
 from sonde.replay.errors import ReplayError
 from sonde.replay.manifest import (
     Manifest,
@@ -40,6 +43,9 @@ from sonde.replay.manifest import (
 )
 from sonde.replay.stored_values import AnyStoredValue, KeptValue
 
+_OTHER_VERSION = -2
+"""A count of writes that no tensor has: the values are not those of the step."""
+
 
 class RecordedError(RuntimeError):
     """What the program raised in the captured step."""
@@ -51,12 +57,14 @@ class RecordReader:
 
     manifest: Manifest
     tensors: Sequence[torch.Tensor]
-    read_objects: Callable[[], list[Any]]
+    read_objects: Callable[[Callable[[Any], KeptTensor]], list[Any]]
     modules: Sequence[nn.Module]
     where: str
     may_import: bool
     _live: dict[int, torch.Tensor] = field(default_factory=dict)
     _objects: list[Any] | None = None
+    _by_key: dict[int, KeptTensor] = field(default_factory=dict)
+    _memories: dict[int | None, torch.Tensor] = field(default_factory=dict)
 
     def record(self) -> StepRecord:
         manifest, tensors = self.manifest, self.tensors
@@ -65,12 +73,12 @@ class RecordReader:
             for each in stored.parameters:
                 parameter = parameters.get(each.name, tensors[each.index])
                 self._live[each.index] = parameter
-                parameter.grad = None if each.gradient is None else tensors[each.gradient]
+                parameter.grad = None if each.gradient is None else self._built(each.gradient)
         record = StepRecord(manifest.step, manifest.rank)
         for event in manifest.events:
             record.events.append(self._event(event, record))
         for prior in manifest.prior_gradients:
-            parameter = self._live.get(prior.parameter, tensors[prior.parameter])
+            parameter = self._parameter(prior.parameter)
             values = None if prior.values is None else tensors[prior.values]
             record.prior_gradients[id(parameter)] = PriorGradient(parameter, values)
         record.unreplayable = [
@@ -88,6 +96,12 @@ class RecordReader:
             return self._op(event)
         return BackwardPass(
             number=len(record.backward_passes),
+            is_connected=event.is_connected,
+            parameter_gradients=[
+                (self._parameter(each.parameter), self._built(each.gradient))
+                for each in event.parameter_gradients
+            ],
+            autocast=_autocast(event.autocast),
             roots=tuple(self._built(event.roots)),
             gradients=tuple(self._built(event.gradients)),
             keeps_graph=event.keeps_graph,
@@ -96,15 +110,32 @@ class RecordReader:
             error=None if event.error is None else RecordedError(event.error),
         )
 
+    def _parameter(self, index: int) -> torch.Tensor:
+        """The parameter of the network that the tensor ``index`` is."""
+        return self._live.get(index, self.tensors[index])
+
+    def _state(self, stored: StoredCall, module: nn.Module) -> ModuleState:
+        modules = dict(module.named_modules())
+        attributes: dict[tuple[str, str], Any] = {}
+        for each in stored.attributes:
+            name, value = outer_name(each.module, module), self._built(each.value)
+            owner = vars(modules[name]) if name in modules else {}
+            if each.is_contents:
+                value = Frozen(owner.get(each.name, value), value)
+            attributes[name, each.name] = value
+        _, wrappers = unwrapped(module)
+        return ModuleState(
+            buffers={
+                (outer_name(each.module, module), each.name): self.tensors[each.index]
+                for each in stored.buffers
+            },
+            attributes=attributes,
+            training=(*stored.training[:1] * len(wrappers), *stored.training),
+            requires_grad=tuple(stored.requires_grad),
+        )
+
     def _call(self, stored: StoredCall, number: int) -> ModuleCall:
         tensors, module = self.tensors, self.modules[stored.module]
-        state = ModuleState(
-            buffers={name: tensors[index] for name, index in stored.buffers.items()},
-            attributes={
-                (each.module, each.name): self._built(each.value) for each in stored.attributes
-            },
-            training=tuple(stored.training),
-        )
         outputs = [
             Output(
                 path=tuple(self._built(each.path)),
@@ -123,12 +154,13 @@ class RecordReader:
             random=self._random(stored.random),
             autocast=_autocast(stored.autocast),
             has_gradients=stored.has_gradients,
-            state=state,
+            state=self._state(stored, module),
             weight_versions=sum(private.version_of(each) for each in module.parameters()),
             micro_batch=stored.micro_batch,
+            line=None if stored.line is None else (_code_of(stored.line), stored.line.line),
             outputs=outputs,
             error=None if stored.error is None else RecordedError(stored.error),
-            is_compiled=stored.is_compiled,
+            is_compiled=COMPILED in unwrapped(module)[1],
         )
 
     def _op(self, stored: StoredOp) -> OutsideOp:
@@ -138,10 +170,13 @@ class RecordReader:
             args=tuple(self._built(stored.args)),
             kwargs=dict(self._built(stored.kwargs)),
             results=self._built(stored.results),
-            line=None if stored.line is None else (_code_of(stored.line), 0),
+            line=None if stored.line is None else (_code_of(stored.line), stored.line.line),
             has_gradients=stored.has_gradients,
             autocast=_autocast(stored.autocast),
             random=None if stored.random is None else self._random(stored.random),
+            written=tuple(
+                (self._built(before), self._built(after)) for before, after in stored.written
+            ),
         )
 
     def _function(self, stored: StoredOp) -> Callable[..., Any]:
@@ -162,13 +197,43 @@ class RecordReader:
     # ------------------------------------------------------------------ values
 
     def _built(self, value: AnyStoredValue) -> Any:
-        reader = _RecordValues(self.tensors, self.objects, self.where, self.may_import)
+        reader = _RecordValues(
+            self.tensors, self.objects, self.where, self.may_import, keep=self._kept
+        )
         return reader.build(value)
+
+    def _kept(self, value: KeptValue) -> KeptTensor:
+        """The kept tensor of a key: the same key is the same object."""
+        known = self._by_key.get(value.key)
+        if known is not None:
+            return known
+        for index in (value.index, value.leaf):
+            if index is not None and index >= len(self.tensors):
+                raise ReplayError(
+                    f"{self.where} is damaged: there is no tensor {index}", slug="step-damaged"
+                )
+        leaf = None if value.leaf is None else self._parameter(value.leaf)
+        if value.index is not None:
+            stored = self.tensors[value.index]
+            alias = stored.detach() if leaf is None or leaf.requires_grad else leaf
+            self._memories.setdefault(value.memory, alias)
+        else:
+            # Values that were not stored are not to be used: a meta tensor has none.
+            empty = torch.empty(0, device="meta")
+            alias = self._memories.setdefault(value.memory, empty).detach()
+        is_current = value.index is not None and value.is_known
+        version = private.version_of(alias) if is_current else _OTHER_VERSION
+        earlier = None if value.earlier is None else self._by_key.get(value.earlier)
+        kept = KeptTensor(value.key, alias, version, value.requires_grad, leaf, earlier=earlier)
+        self._by_key[value.key] = kept
+        return kept
 
     def objects(self) -> list[Any]:
         """The objects of the pickle, which is read only if one is needed."""
         if self._objects is None:
-            self._objects = self.read_objects()
+            self._objects = self.read_objects(
+                lambda plain: self._kept(msgspec.convert(plain, KeptValue))
+            )
         return self._objects
 
     def _random(self, stored: StoredRandom) -> RandomStates:
@@ -194,21 +259,19 @@ class RecordReader:
         stored = self.manifest.optimizer
         if stored is None or not self.may_import:
             return None
-        kind = find_class(stored.of, self.where)
+        kind: Any = find_class(stored.of, self.where)
         if not isinstance(kind, type) or not issubclass(kind, torch.optim.Optimizer):
             return None
-        tensors = self.tensors
         positions: list[torch.Tensor] = []
         groups = []
         for group in stored.groups:
-            parameters = [
-                self._live.get(each, tensors[each]) for each in group.parameters if each is not None
-            ]
+            parameters = [self._parameter(each) for each in group.parameters if each is not None]
             positions += parameters
             settings = {name: self._built(value) for name, value in group.settings.items()}
             groups.append({"params": parameters, **settings})
+        make: Any = kind
         try:
-            optimizer = kind(groups)
+            optimizer: torch.optim.Optimizer = make(groups)
         except Exception:  # a class of the user with other arguments: the step does not need it
             return None
         for position, values in (stored.state or {}).items():
@@ -219,20 +282,14 @@ class RecordReader:
 
 @dataclass(slots=True)
 class _RecordValues(ValueReader):
-    """Rebuilds values in which tensors are kept ones."""
+    """Rebuilds values in which tensors are kept ones, which ``keep`` rebuilds."""
+
+    keep: Callable[[KeptValue], KeptTensor] = field(kw_only=True)
 
     def build(self, value: AnyStoredValue) -> Any:
         if isinstance(value, KeptValue):
-            tensor = self._at(self.tensors, value.index)
-            return keep_loaded(tensor, value.key, value.requires_grad, value.is_leaf)
+            return self.keep(value)
         return ValueReader.build(self, value)
-
-
-def keep_loaded(
-    tensor: torch.Tensor, key: int = 0, requires_grad: bool = False, is_leaf: bool = True
-) -> KeptTensor:
-    alias = tensor.detach()
-    return KeptTensor(key, alias, private.version_of(alias), requires_grad, is_leaf)
 
 
 def _is_in(index: int | None, objects: Sequence[Any]) -> bool:

@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from sonde.adapters.torch.replay import environment
 from sonde.adapters.torch.replay.function_names import function_name
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
+from sonde.adapters.torch.replay.module_state import Frozen
+from sonde.adapters.torch.replay.needed_ops import needed_events
 from sonde.adapters.torch.replay.object_pickle import ObjectWriter, first_line, unpicklable_hooks
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
+    Event,
     ModuleCall,
+    Output,
     OutsideOp,
     RandomStates,
     StepRecord,
@@ -32,7 +36,7 @@ from sonde.adapters.torch.replay.stored_facts import (
 )
 from sonde.adapters.torch.replay.tensor_files import TensorWriter, is_storable
 from sonde.adapters.torch.replay.value_writer import ValueWriter
-from sonde.adapters.torch.replay.wrappers import unwrapped
+from sonde.adapters.torch.replay.wrappers import COMPILED, inner_name, unwrapped
 from sonde.core.files.atomic_file import write_whole
 from sonde.replay import layout
 from sonde.replay.layout import TensorFile
@@ -41,8 +45,10 @@ from sonde.replay.manifest import (
     Manifest,
     StoredAttribute,
     StoredBackward,
+    StoredBuffer,
     StoredCall,
     StoredEvent,
+    StoredGradient,
     StoredGroup,
     StoredModule,
     StoredOp,
@@ -67,12 +73,14 @@ class RecordWriter:
     _modules: dict[int, int] = field(default_factory=dict)
     _stored: list[StoredModule] = field(default_factory=list)
     _parameters: dict[int, int] = field(default_factory=dict)
+    _computed: set[int] = field(default_factory=set)
+    _memories: dict[int, int] = field(default_factory=dict)
     modules: ObjectWriter = field(init=False)
     objects: ObjectWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.modules = ObjectWriter(layout.MODULES, self.tensors, self._key)
-        self.objects = ObjectWriter(layout.OBJECTS, self.tensors, self._key)
+        self.modules = ObjectWriter(layout.MODULES, self.tensors, self._kept_in_object)
+        self.objects = ObjectWriter(layout.OBJECTS, self.tensors, self._kept_in_object)
 
     def write(self, place: Path, trigger: Any, signals: Any, *, keeps_state: bool) -> None:
         """Write the files of the step into the directory ``place``."""
@@ -84,9 +92,11 @@ class RecordWriter:
 
     def _manifest(self, trigger: Any, signals: Any, keeps_state: bool) -> Manifest:
         record = self.record
+        needed = needed_events(record.events)
+        self._computed = _computed(needed)
         for call in record.calls:  # first: parameters are named before they occur elsewhere
             self._module(call)
-        events = [self._event(event) for event in record.events]
+        events = [self._event(event) for event in needed]
         return Manifest(
             format=FORMAT,
             step=record.step,
@@ -122,13 +132,15 @@ class RecordWriter:
         if known is not None:
             return known
         number = self._modules[id(call.module)] = len(self._stored)
-        module, wrapper = unwrapped(call.module)
+        module, wrappers = unwrapped(call.module)
         parameters = []
         for name, parameter in module.named_parameters():
             if is_storable(parameter):
                 index = self.tensors.add(parameter, "weights", name)
                 self._parameters[id(parameter)] = index
-                gradient = self._tensor(parameter.grad, "gradients", name)
+                gradient = None
+                if parameter.grad is not None:
+                    gradient = self._describe(parameter.grad, name, "gradients")
                 parameters.append(StoredParameter(name=name, index=index, gradient=gradient))
         buffers = {
             name: self.tensors.add(buffer, "buffers", name)
@@ -144,8 +156,8 @@ class RecordWriter:
             buffers=buffers,
             object=None if isinstance(kept, str) else kept,
             problem=kept if isinstance(kept, str) else "",
-            is_compiled=call.is_compiled,
-            wrapper=wrapper,
+            is_compiled=COMPILED in wrappers,
+            wrapper=" ".join(wrappers),
             dropped=unpicklable_hooks(module),
         )
         self._stored.append(stored)
@@ -166,7 +178,7 @@ class RecordWriter:
 
     def _call(self, call: ModuleCall) -> StoredCall:
         prefix = f"call_{call.number}"
-        state = call.state
+        _, wrappers = unwrapped(call.module)
         return StoredCall(
             module=self._module(call),
             args=self._describe(call.args, f"{prefix}.args"),
@@ -174,33 +186,49 @@ class RecordWriter:
             random=self._random(call.random),
             autocast=stored_autocast(call.autocast),
             has_gradients=call.has_gradients,
-            training=list(state.training),
-            buffers={
-                name: self.tensors.add(values, "buffers", f"{prefix}.{name}")
-                for name, values in state.buffers.items()
-            },
-            attributes=[
-                StoredAttribute(
-                    module=module,
-                    name=name,
-                    value=self._describe(value, f"{prefix}.{module}.{name}"),
-                )
-                for (module, name), value in state.attributes.items()
-            ],
+            training=list(call.state.training[len(wrappers) :]),
+            requires_grad=list(call.state.requires_grad),
+            buffers=self._buffers(call, prefix),
+            attributes=self._attributes(call, prefix),
             outputs=[
-                StoredOutput(
-                    path=self._describe(output.path, prefix),
-                    tensor=self._describe(output.tensor, f"{prefix}.output_{number}", "results"),
-                    gradient=self._tensor(
-                        output.gradient, "gradients", f"{prefix}.output_{number}"
-                    ),
-                    backward=output.backward,
-                )
+                self._output(output, f"{prefix}.output_{number}")
                 for number, output in enumerate(call.outputs)
             ],
             micro_batch=call.micro_batch,
+            line=None if call.line is None else stored_line(*call.line),
             error=None if call.error is None else first_line(call.error),
-            is_compiled=call.is_compiled,
+        )
+
+    def _buffers(self, call: ModuleCall, prefix: str) -> list[StoredBuffer]:
+        found = []
+        for (module, name), values in call.state.buffers.items():
+            inner = inner_name(module, call.module)
+            key = ".".join(filter(None, (prefix, inner, name)))
+            index = self.tensors.add(values, "buffers", key)
+            found.append(StoredBuffer(module=inner, name=name, index=index))
+        return found
+
+    def _attributes(self, call: ModuleCall, prefix: str) -> list[StoredAttribute]:
+        found = []
+        for (module, name), value in call.state.attributes.items():
+            is_contents = isinstance(value, Frozen)
+            contents = value.contents if isinstance(value, Frozen) else value
+            found.append(
+                StoredAttribute(
+                    module=inner_name(module, call.module),
+                    name=name,
+                    value=self._describe(contents, f"{prefix}.{name}", "buffers"),
+                    is_contents=is_contents,
+                )
+            )
+        return found
+
+    def _output(self, output: Output, name: str) -> StoredOutput:
+        return StoredOutput(
+            path=self._describe(output.path, name),
+            tensor=self._describe(output.tensor, name, "results"),
+            gradient=self._tensor(output.gradient, "gradients", name),
+            backward=output.backward,
         )
 
     def _op(self, op: OutsideOp) -> StoredOp:
@@ -218,13 +246,27 @@ class RecordWriter:
             autocast=stored_autocast(op.autocast),
             line=None if op.line is None else stored_line(*op.line),
             random=None if op.random is None else self._random(op.random),
+            written=[
+                (self._describe(before, op.name), self._describe(after, op.name))
+                for before, after in op.written
+            ],
         )
 
     def _backward(self, backward: BackwardPass) -> StoredBackward:
         prefix = f"backward_{backward.number}"
         return StoredBackward(
+            is_connected=backward.is_connected,
             roots=self._describe(backward.roots, f"{prefix}.root", "results"),
             gradients=self._describe(backward.gradients, f"{prefix}.gradient", "gradients"),
+            parameter_gradients=[
+                StoredGradient(
+                    parameter=self._parameter(parameter),
+                    gradient=self._describe(kept, f"{prefix}.gradient", "gradients"),
+                )
+                for parameter, kept in backward.parameter_gradients
+                if is_storable(parameter)
+            ],
+            autocast=stored_autocast(backward.autocast),
             keeps_graph=backward.keeps_graph,
             makes_graph=backward.makes_graph,
             inputs=None
@@ -236,9 +278,35 @@ class RecordWriter:
     # ------------------------------------------------------------------ values
 
     def _describe(self, value: Any, name: str, file: TensorFile = "inputs") -> AnyStoredValue:
-        return _RecordValues(self.tensors, self.objects.keep, file, key=self._key).describe(
-            value, name
+        values = _RecordValues(self.tensors, self.objects.keep, file, keep=self._describe_kept)
+        return values.describe(value, name)
+
+    def _describe_kept(self, kept: KeptTensor, file: TensorFile, name: str) -> AnyStoredValue:
+        """A kept tensor; its values are stored unless the step computes them anew."""
+        index = leaf = None
+        if kept.leaf is not None and is_storable(kept.leaf):
+            leaf = self._leaf(kept.leaf, file, name)
+        if id(kept) not in self._computed:
+            if not is_storable(kept.values):
+                return MissingValue(_kind(kept.values), "it is not a dense tensor")
+            index = self.tensors.add(kept.values, file, name) if leaf is None else leaf
+            if kept.copy is not None:
+                index = self.tensors.add(kept.copy, file, name)
+        earlier = None if kept.earlier is None else self._key(kept.earlier)
+        memory = None
+        if kept.memory is not None:
+            memory = self._memories.setdefault(kept.memory, len(self._memories))
+        return KeptValue(
+            self._key(kept), index, kept.requires_grad, leaf, kept.is_known, earlier, memory
         )
+
+    def _kept_in_object(self, kept: KeptTensor) -> Any:
+        """The description of a kept tensor in a pickled object, as plain values."""
+        return to_builtins(self._describe_kept(kept, "inputs", "object"))
+
+    def _leaf(self, leaf: torch.Tensor, file: TensorFile, name: str) -> int:
+        known = self._parameters.get(id(leaf))
+        return self.tensors.add(leaf, file, name) if known is None else known
 
     def _tensor(self, tensor: torch.Tensor | None, file: TensorFile, name: str) -> int | None:
         if tensor is None or not is_storable(tensor):
@@ -246,7 +314,7 @@ class RecordWriter:
         return self.tensors.add(tensor, file, name)
 
     def _key(self, kept: KeptTensor) -> int:
-        return self._keys.setdefault(kept.key, len(self._keys))
+        return self._keys.setdefault(id(kept), len(self._keys))
 
     def _random(self, states: RandomStates) -> StoredRandom:
         python = states.python
@@ -291,17 +359,34 @@ class RecordWriter:
 
 @dataclass(slots=True)
 class _RecordValues(ValueWriter):
-    """Describes values in which tensors are kept ones."""
+    """Describes values in which tensors are kept ones, which ``keep`` describes."""
 
-    key: Callable[[KeptTensor], int] = field(kw_only=True, default=lambda kept: kept.key)
+    keep: Callable[[KeptTensor, TensorFile, str], AnyStoredValue] = field(kw_only=True)
 
     def describe(self, value: Any, name: str, depth: int = 0) -> AnyStoredValue:
         if isinstance(value, KeptTensor):
-            if not is_storable(value.values):
-                return MissingValue(_kind(value.values), "it is not a dense tensor")
-            index = self.tensors.add(value.values, self.file, name)
-            return KeptValue(index, self.key(value), value.requires_grad, value.is_leaf)
+            return self.keep(value, self.file, name)
         return ValueWriter.describe(self, value, name, depth)
+
+
+def _computed(events: list[Event]) -> set[int]:
+    """Ids of the kept tensors whose values need not be stored, because executing the step gives
+    them: results of ops, and results of modules that are too large to compare with."""
+    found: set[int] = set()
+    roots: set[int] = set()
+    for event in events:
+        if isinstance(event, OutsideOp):
+            found |= {id(each) for each in event.outputs}
+            found |= {id(after) for _, after in event.written}
+        elif isinstance(event, ModuleCall):
+            found |= {
+                id(each.tensor)
+                for each in event.outputs
+                if not each.is_small or not each.tensor.is_unchanged
+            }
+        else:
+            roots |= {id(each) for each in event.roots if each.is_unchanged}
+    return found - roots
 
 
 def _kind(tensor: torch.Tensor) -> str:

@@ -12,7 +12,9 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.module_state import (
+    Frozen,
     frozen,
+    generators_near,
     is_same_attribute,
     plain_attributes,
     set_attribute,
@@ -71,6 +73,7 @@ class SavedState:
     buffers: dict[int, _SavedBuffer] = field(default_factory=dict)
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=dict)
     flags: list[tuple[torch.Tensor, bool]] = field(default_factory=list)
+    generators: list[Frozen] = field(default_factory=list)
 
     @classmethod
     def of(cls, roots: Iterable[nn.Module], leaves: Iterable[torch.Tensor]) -> SavedState:
@@ -87,6 +90,8 @@ class SavedState:
                         saved.buffers[id(buffer)] = _SavedBuffer(
                             buffer, buffer.detach().clone(), private.version_of(buffer)
                         )
+        found = generators_near(each.module for each in saved.modules)
+        saved.generators = [frozen(each) for each in found]
         for leaf in leaves:
             if id(leaf) not in saved.gradients:
                 saved.gradients[id(leaf)] = (leaf, leaf.grad)
@@ -102,6 +107,8 @@ class SavedState:
                 leaf.grad = gradient
         for module in self.modules:
             module.restore()
+        for generator in self.generators:
+            generator.restore()
         with torch.no_grad():
             for buffer in self.buffers.values():
                 buffer.restore()

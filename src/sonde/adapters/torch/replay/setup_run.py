@@ -14,7 +14,7 @@ from sonde.adapters.torch.replay.module_sources import fits
 from sonde.adapters.torch.replay.wrappers import unwrapped
 
 
-class SetupDone(BaseException):  # noqa: N818 - it ends a program that has done what it should
+class SetupDone(BaseException):
     """Raised in the program when its networks are known, to end it."""
 
 

@@ -116,8 +116,9 @@ class ModuleCall:
 
     ``args`` and ``kwargs`` have a `KeptTensor` for each tensor. ``weight_versions`` is the sum of
     the counts of writes to the parameters when the module was called. ``micro_batch`` counts the
-    backward passes before it. ``error``: what it raised. ``is_pending``: no backward pass has
-    reached it; ``age`` counts the steps of optimizers since.
+    backward passes before it. ``line``: the code that called it and the line number. ``error``:
+    what it raised. ``is_pending``: no backward pass has reached it; ``age`` counts the steps of
+    optimizers since.
     """
 
     number: int
@@ -134,6 +135,7 @@ class ModuleCall:
     outputs: list[Output] = field(default_factory=list)
     error: BaseException | None = None
     is_compiled: bool = False
+    line: tuple[CodeType, int] | None = None
     is_pending: bool = False
     age: int = 0
 

@@ -28,12 +28,7 @@ def stored_autocast(states: tuple[AutocastState, ...]) -> list[StoredAutocast]:
     ]
 
 
-def stored_line(code: CodeType, instruction: int) -> StoredLine:
-    line = code.co_firstlineno
-    for start, stop, number in code.co_lines():
-        if start <= instruction < stop and number is not None:
-            line = number
-            break
+def stored_line(code: CodeType, line: int) -> StoredLine:
     return StoredLine(file=code.co_filename, line=line, function=code.co_name)
 
 

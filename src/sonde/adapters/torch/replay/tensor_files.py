@@ -197,7 +197,7 @@ def _bits(tensor: torch.Tensor, dtype: str) -> NDArray[Any]:
 def _bytes(tensor: torch.Tensor, start: int, size: int) -> NDArray[Any]:
     """``size`` bytes of the memory of a tensor from the address ``start``."""
     storage = tensor.untyped_storage()
-    whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)  # type: ignore[call-overload]
+    whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
     begin = start - storage.data_ptr() if size else 0
     return np.asarray(whole[begin : begin + size].cpu().numpy())
 
@@ -242,7 +242,7 @@ def _tensor(memory: torch.Tensor, entry: StoredTensor) -> torch.Tensor:
     shape = tuple(entry.shape)
     strides = contiguous_strides(shape) if entry.strides is None else tuple(entry.strides)
     tensor = torch.empty(0, dtype=dtype, device=memory.device)
-    tensor.set_(memory.untyped_storage(), first, shape, strides)  # type: ignore[call-overload]
+    tensor.set_(memory.untyped_storage(), first, shape, strides)
     if entry.is_parameter:
         return nn.Parameter(tensor, requires_grad=entry.requires_grad)
     can_require = tensor.is_floating_point() or tensor.is_complex()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -88,15 +89,10 @@ class ValueReader:
     def _instance(self, value: InstanceValue) -> Any:
         kind = self._class(value.of)
         fields = {name: self.build(each) for name, each in value.fields.items()}
-        if value.type == "enum":
-            return self._checked(lambda name: kind[name], fields.get("name"))
-        is_fit = {
-            "namedtuple": lambda: issubclass(kind, tuple) and hasattr(kind, "_fields"),
-            "dataclass": lambda: dataclasses.is_dataclass(kind),
-            "mapping": lambda: issubclass(kind, Mapping),
-        }[value.type]
-        if not isinstance(kind, type) or not is_fit():
+        if not isinstance(kind, type) or not _is_fit(value.type, kind):
             raise self._damaged(f"{value.of} is not a {value.type}")
+        if value.type == "enum":
+            return self._checked(lambda name: getattr(kind, name), fields.get("name"))
         return self._checked(lambda named: _build_instance(value.type, kind, named), fields)
 
     def _class(self, path: str) -> Any:
@@ -151,6 +147,15 @@ def find_class(path: str, where: str) -> Any:
     return found
 
 
+def _is_fit(how: str, kind: type) -> bool:
+    """Whether a class named in a manifest is of the kind that it claims to be."""
+    if how == "namedtuple":
+        return issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if how == "enum":
+        return issubclass(kind, enum.Enum)
+    return issubclass(kind, Mapping) if how == "mapping" else dataclasses.is_dataclass(kind)
+
+
 def _build_instance(how: str, kind: Any, fields: dict[str, Any]) -> Any:
     """An object with these fields; its constructor is not called where it could do other things."""
     if how == "namedtuple":
@@ -169,11 +174,12 @@ def _build_instance(how: str, kind: Any, fields: dict[str, Any]) -> Any:
 def _sparse(described: tuple[SparseValue, list[torch.Tensor]]) -> torch.Tensor:
     value, parts = described
     shape = tuple(value.shape)
+    made: Any = torch
     if value.layout == "coo":
-        found = torch.sparse_coo_tensor(parts[0], parts[1], shape, check_invariants=True)
+        found = made.sparse_coo_tensor(*parts, shape, check_invariants=True)
         found = found._coalesced_(value.is_coalesced)
-    elif value.layout == "csr":
-        found = torch.sparse_csr_tensor(*parts, size=shape, check_invariants=True)
     else:
-        found = torch.sparse_csc_tensor(*parts, size=shape, check_invariants=True)
-    return found.requires_grad_(value.requires_grad)
+        make = made.sparse_csr_tensor if value.layout == "csr" else made.sparse_csc_tensor
+        found = make(*parts, shape, check_invariants=True)
+    result: torch.Tensor = found.requires_grad_(value.requires_grad)
+    return result
