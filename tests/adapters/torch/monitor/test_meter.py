@@ -159,5 +159,5 @@ def test_an_optimizer_with_a_closure_is_monitored(tmp_path: Path) -> None:
         return loss
 
     with sonde.guard(tmp_path):
-        first = float(optimizer.step(closure))
+        first = optimizer.step(closure).item()
     assert sonde.signals(tmp_path)["loss"][0] == first
