@@ -22,11 +22,11 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
+from sonde.adapters.torch.monitor.kept_text import kept_lines, shown_path
 from sonde.adapters.torch.monitor.meter import Meter
 from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
 from sonde.adapters.torch.monitor.requests import Requests
 from sonde.adapters.torch.monitor.skipping import withhold_gradients
-from sonde.adapters.torch.monitor.kept_text import kept_lines, shown_path
 from sonde.adapters.torch.monitor.step_keeping import StepKeeper
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines

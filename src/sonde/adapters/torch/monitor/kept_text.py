@@ -21,7 +21,17 @@ def kept_lines(what: str, kept: KeptStep | None) -> list[str]:
         return [f"{what}; nothing of the step was recorded, so it cannot be kept"]
     parts = [what]
     execution = kept.execution
-    parts.append(str((execution.was_run, execution.is_exact, execution.reasons, execution.differences[:2], execution.error)))
+    parts.append(
+        str(
+            (
+                execution.was_run,
+                execution.is_exact,
+                execution.reasons,
+                execution.differences[:2],
+                execution.error,
+            )
+        )
+    )
     if kept.path is not None:
         parts.append(f"kept in {shown_path(kept.path)}")
     return ["; ".join(parts), *filter(None, [kept.problem])]
