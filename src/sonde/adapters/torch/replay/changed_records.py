@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree
+from sonde.adapters.torch.replay.run_again import batch_size
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -22,15 +23,6 @@ from sonde.adapters.torch.replay.step_record import (
 
 _NARROWING = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 Change = Callable[[KeptTensor], KeptTensor]
-
-
-def batch_size(record: StepRecord) -> int | None:
-    """The number of rows of the batch: the size of the first input of the first call."""
-    for call in record.calls:
-        for kept in call.inputs:
-            if kept.values.dim() and kept.values.shape[0] > 0:
-                return int(kept.values.shape[0])
-    return None
 
 
 def with_rows(record: StepRecord, rows: Sequence[int]) -> StepRecord:
@@ -58,9 +50,13 @@ def in_double(record: StepRecord) -> StepRecord:
     for module in {id(call.module): call.module for call in record.calls}.values():
         module.double()
 
+    made = _made_in(record)
+
     def widen(kept: KeptTensor) -> KeptTensor:
         values = kept.values
-        if isinstance(kept.leaf, torch.nn.Parameter) or not _is_narrow(values.dtype):
+        if id(kept) in made or isinstance(kept.leaf, torch.nn.Parameter):
+            return kept
+        if not _is_narrow(values.dtype):
             return kept
         return _with_values(kept, _wide(values))
 
@@ -105,6 +101,7 @@ def _made_in(record: StepRecord) -> set[int]:
             made |= {id(output.tensor) for output in event.outputs}
         elif isinstance(event, OutsideOp):
             made |= {id(kept) for kept in event.outputs}
+            made |= {id(after) for _, after in event.written}
     return made
 
 
