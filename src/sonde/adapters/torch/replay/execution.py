@@ -77,7 +77,8 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
     with kept_state(record, events) as saved:
         run = _Run(record, events, done, saved, begin_event)
         try:
-            run.run()
+            with private.with_torch_functions():
+                run.run()
         except Exception as error:
             done.error = error
         finally:

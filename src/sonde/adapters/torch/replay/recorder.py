@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.adapter import ignore_warning_about_hooks
 from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
@@ -101,6 +102,7 @@ class StepRecorder:
         self._prior.install(undo)
         watch_compiler(self._hook.hidden, self._compiled_function_begins, undo)
         self._hook.install(undo)
+        ignore_warning_about_hooks(undo)
 
     # ------------------------------------------------------------------ for the owner
 
@@ -123,6 +125,9 @@ class StepRecorder:
     def take(self, step: int, optimizer: torch.optim.Optimizer | None = None) -> StepRecord:
         """What was recorded since the last step of an optimizer. Valid until the next one."""
         self._drop_interrupted_call(sys._getframe(1))
+        for call in self._events:
+            if isinstance(call, ModuleCall):
+                self._calls.check_inputs(call)
         record = StepRecord(step, self._rank, list(self._events), optimizer)
         record.unreplayable = list(self._reasons)
         record.prior_gradients = dict(self._prior.found)
@@ -139,9 +144,8 @@ class StepRecorder:
                 for each in self._events
                 if isinstance(each, ModuleCall) and each.is_pending and each.age == 0
             ]
-            for call in pending:
-                call.age += 1
             self.forget()
+            self._calls.carry_over(pending)
             self._events.extend(pending)
             for call in pending:
                 for output in call.outputs:
