@@ -59,10 +59,9 @@ class StepRecorder:
     """Records what the training thread does between two steps of optimizers.
 
     ``report`` gets an exception of Sonde's own code; recording is switched off then. The owner
-    calls `optimizer_begins` before each step of an optimizer, with the result of which the step can
-    be executed again, and `step_ended` after it. Where an optimizer is given a closure, call
-    `forget` when the closure begins and `take` when it has returned: then the gradients of the step
-    exist.
+    calls `optimizer_begins` before each step of an optimizer, then `take`, with the result of which
+    the step can be executed again, and `step_ended` after it. Where an optimizer is given a closure
+    (``has_closure``), the gradients exist when the closure has returned: see ``closures``.
     """
 
     def __init__(self, report: Callable[[Exception], None], *, rank: int = 0) -> None:
@@ -132,6 +131,20 @@ class StepRecorder:
         record.unreplayable = list(self._reasons)
         record.prior_gradients = dict(self._prior.found)
         return record
+
+    def closure_begins(self) -> None:
+        """An optimizer calls its closure, which computes the gradients from nothing."""
+        if self._is_on:
+            with self._guard:
+                self.forget()
+                self._is_stepping = False
+
+    def closure_returned(self) -> None:
+        """The optimizer goes on with the gradients of its closure."""
+        if self._is_on:
+            with self._guard:
+                self._is_stepping = True
+                self._pause()
 
     def step_ended(self) -> None:
         """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
