@@ -59,6 +59,13 @@ class Replayed:
     def is_exact(self) -> bool:
         return self.plain.is_exact
 
+    @property
+    def is_of_compiler(self) -> bool:
+        """Whether NaN or Inf come only where the compiled code runs, not op by op."""
+        if self.observed is None or not self.observed.was_run:
+            return False
+        return is_non_finite(self.plain) and not is_non_finite(self.observed)
+
 
 def run_again(
     record: StepRecord,
