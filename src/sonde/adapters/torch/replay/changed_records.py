@@ -72,8 +72,8 @@ def in_double(record: StepRecord) -> StepRecord:
             event.autocast = ()
             if event.function in _NARROWING:
                 event.function = torch.Tensor.double
-            event.args = map_tree(event.args, torch.dtype, _wide_dtype)
-            event.kwargs = map_tree(event.kwargs, torch.dtype, _wide_dtype)
+            event.args = _with_wide_dtypes(event.args)
+            event.kwargs = _with_wide_dtypes(event.kwargs)
     for prior in changed.prior_gradients.values():
         prior.values = None if prior.values is None else _wide(prior.values)
     return changed
@@ -134,6 +134,14 @@ def _with_values(kept: KeptTensor, values: torch.Tensor) -> KeptTensor:
 def _is_narrow(dtype: torch.dtype) -> bool:
     return (dtype.is_floating_point and dtype != torch.float64) or (
         dtype.is_complex and dtype != torch.complex128
+    )
+
+
+def _with_wide_dtypes(tree: Any) -> Any:
+    """``tree`` with other dtypes; its kept tensors must stay the same objects."""
+    either: Any = (KeptTensor, torch.dtype)
+    return map_tree(
+        tree, either, lambda each: each if isinstance(each, KeptTensor) else _wide_dtype(each)
     )
 
 
