@@ -15,7 +15,8 @@ class TriggerCounts:
     """Counts triggered steps and decides which of them are kept.
 
     At most ``keep`` steps are kept. Of consecutive steps with the same trigger only the first is:
-    once weights are NaN every step triggers, and the first one says most.
+    once weights are NaN every step triggers, and the first one says most. ``kept`` are the
+    directories, also of earlier steps that were gone back to; ``kept_steps`` counts triggered ones.
     """
 
     keep: int
@@ -23,6 +24,7 @@ class TriggerCounts:
     triggered: int = 0
     first: Trigger | None = None
     kept: list[Path] = field(default_factory=list)
+    kept_steps: int = 0
     _attempts: int = 0
     _last_step: int = -2
     _families: frozenset[tuple[str, str, str]] = frozenset()
@@ -59,7 +61,7 @@ def summary_lines(counts: TriggerCounts, directory: Path, damage: str = "") -> l
     ]
     if counts.kept:
         paths = ", ".join(map(str, counts.kept))
-        rest = counts.triggered - len(counts.kept)
+        rest = counts.triggered - counts.kept_steps
         lines[0] += f"; kept in {paths}" + (f", {rest:,} only counted" if rest else "")
         lines.append(f"next: sonde replay {counts.kept[0]} --debug")
     elif not counts.keep:

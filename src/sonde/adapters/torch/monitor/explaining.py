@@ -46,7 +46,8 @@ class Explanation:
 
     ``rows`` of ``row_count``: the rows of the batch that suffice for the trigger.
     ``is_compiler_only``: compiled code gives NaN or Inf, the same ops one by one do not.
-    ``error_source``: the line of the program that raised.
+    ``error_source``: the line of the program that raised. ``is_of_other_rank``: gradients that
+    ranks have exchanged are not finite, those that this rank computed are.
     """
 
     replayed: Replayed
@@ -55,6 +56,7 @@ class Explanation:
     cleared: Cleared | None = None
     is_compiler_only: bool = False
     error_source: Source | None = None
+    is_of_other_rank: bool = False
 
 
 def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigger]) -> Explanation:
@@ -77,6 +79,7 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
         _cleared(record),
         _is_compiler_only(replayed),
         source,
+        _is_of_other_rank(replayed, triggers),
     )
 
 
@@ -142,6 +145,12 @@ def _is_compiler_only(replayed: Replayed) -> bool:
     if observed is None or not replayed.is_exact:
         return False
     return is_non_finite(replayed.plain) and not is_non_finite(observed)
+
+
+def _is_of_other_rank(replayed: Replayed, triggers: Sequence[Trigger]) -> bool:
+    is_reduced = any(each.kind == "reduced_gradients" for each in replayed.plain.reasons)
+    is_bad = triggers[0].kind == "non-finite" and triggers[0].quantity == "gradient"
+    return is_reduced and is_bad and not is_non_finite(replayed.plain)
 
 
 def _error_source(record: StepRecord, replayed: Replayed) -> Source | None:

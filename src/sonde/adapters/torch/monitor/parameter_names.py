@@ -41,6 +41,11 @@ class ParameterColumns:
         self.names = without_duplicates([*self.names, *added])
         return added
 
+    def names_of(self, parameters: Iterable[torch.Tensor]) -> dict[int, str]:
+        """The names of those that have a column, by Python's id."""
+        found = ((each, self._columns.get(private.tensor_id(each), -1)) for each in parameters)
+        return {id(each): self.names[n] for each, n in found if 0 <= n < len(self.names)}
+
     def of(self, parameters: Sequence[torch.Tensor]) -> npt.NDArray[np.intp]:
         """The columns; -1 for parameters beyond the most that a file may have."""
         found = [self._columns.get(private.tensor_id(each), -1) for each in parameters]
