@@ -17,6 +17,7 @@ class TriggerCounts:
     At most ``keep`` steps are kept. Of consecutive steps with the same trigger only the first is:
     once weights are NaN every step triggers, and the first one says most. ``kept`` are the
     directories, also of earlier steps that were gone back to; ``kept_steps`` counts triggered ones.
+    ``is_repeated``: the last triggered step has a trigger of the step before it.
     """
 
     keep: int
@@ -25,6 +26,7 @@ class TriggerCounts:
     first: Trigger | None = None
     kept: list[Path] = field(default_factory=list)
     kept_steps: int = 0
+    is_repeated: bool = False
     _attempts: int = 0
     _last_step: int = -2
     _families: frozenset[tuple[str, str, str]] = frozenset()
@@ -37,6 +39,7 @@ class TriggerCounts:
         is_asked_for = any(each.kind in ("call", "signal") for each in triggers)
         is_same = step == self._last_step + 1 and bool(families & self._families)
         self._last_step, self._families = step, families
+        self.is_repeated = is_same
         if self._attempts >= self.keep or (is_same and not is_asked_for):
             return False
         self._attempts += 1

@@ -67,9 +67,9 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
     count = 0
     if replayed.rows is not None:
         rows, count = replayed.rows.rows, replayed.rows.size
-    elif triggers[0].kind == "spike" and replayed.plain.was_run:
+    elif triggers[0].kind in ("spike", "exception") and replayed.plain.was_run:
         with recorder.replaying():
-            rows, count = _rows_of_spike(record, triggers[0])
+            rows, count = _sufficient_rows(record, triggers[0], replayed.plain)
     with recorder.replaying():
         source = _error_source(record, replayed)
     return Explanation(
@@ -83,15 +83,21 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
     )
 
 
-def _rows_of_spike(record: StepRecord, trigger: Trigger) -> tuple[tuple[int, ...], int]:
-    """The rows that alone exceed the threshold of the trigger; none if they are not found."""
+def _sufficient_rows(
+    record: StepRecord, trigger: Trigger, plain: Execution
+) -> tuple[tuple[int, ...], int]:
+    """The rows that alone exceed the threshold of a spike, or raise the same exception; none if
+    they are not found."""
     count, threshold = batch_size(record), trigger.threshold
-    if count is None or threshold is None or not 1 < count <= _MOST_ROWS:
+    if count is None or not 1 < count <= _MOST_ROWS:
         return (), 0
 
     def holds(rows: Sequence[int]) -> bool:
         done = execute(with_rows(record, rows))
-        return done.error is None and _size_of(done, trigger.quantity) > threshold
+        if trigger.kind == "exception":
+            return type(done.error) is type(plain.error) and str(done.error) == str(plain.error)
+        size = _size_of(done, trigger.quantity)
+        return done.error is None and threshold is not None and size > threshold
 
     found = smallest_rows(count, holds, most=_MOST_EXECUTIONS)
     return ((), 0) if found is None or len(found.rows) == count else (found.rows, count)

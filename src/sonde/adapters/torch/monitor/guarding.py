@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -232,7 +233,7 @@ class Guarding:
             self._keeper.take(self._step, None)
             if not self._keeper.has_events:
                 return
-            text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+            text = shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
             found = Trigger("exception", self._step, text=text)
             if self._counts.wants(self._step, [found]):
                 signals = Signals(self._step, time=time.time(), has_loss=False)
@@ -281,8 +282,8 @@ class Guarding:
             return  # The user wants to have the step, not to change the training.
         if action == "stop":
             raise GuardStopped(what)
-        if action == "pause":
-            stop_here(what)
+        if action == "pause" and not self._counts.is_repeated:
+            stop_here(trigger_text(triggers[0]), step=self._step)
         elif action == "skip" and optimizer is not None and signals is not None:
             with self._shield:
                 signals.is_skipped = True

@@ -103,13 +103,13 @@ def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterato
             name = "a tensor that was computed outside of the step, used"
         at = _at(origin.source)
         yield f"{'it was in' if is_input else 'it began at'} {name}{at}{rows}"
-    elif rows:
+    elif rows and replayed.plain.error is None:
         yield f"it comes {rows.removeprefix(', ')}"
     if explanation.is_of_other_rank:
         yield "what this rank computes is finite: it came from another rank"
     if replayed.plain.error is not None:
         op = "" if replayed.failed_op is None else f" in {replayed.failed_op.name}"
-        yield f"executed again it raises{op}{_at(explanation.error_source)}"
+        yield f"executed again it raises{op}{_at(explanation.error_source)}{rows}"
     if replayed.micro_batch is not None and origin is not None:
         passes = origin.evidence.get("micro_batches")
         if isinstance(passes, int) and passes > 1:
