@@ -42,6 +42,7 @@ NEEDED = (
     "torch._C:DisableTorchFunction",
     "torch._C:TensorBase.numpy",
     "torch._C:_DisableTorchDispatch",
+    "torch._C:_EnableTorchFunction",
     "torch._C:_RestorePythonTLSSnapshot",
     "torch._C:_SetExcludeDispatchKeyGuard",
     "torch._C:_TorchDispatchModeKey",
@@ -91,6 +92,9 @@ without_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C.D
 """In this block tensor subclasses behave as plain tensors, and no TorchFunctionMode is active: no
 ``__torch_function__`` of the program sees what Sonde reads, and ``set_default_device`` does not
 move what Sonde makes. For every function of Sonde that torch calls."""
+
+with_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C._EnableTorchFunction
+"""In this block, inside one of `without_torch_functions`, code of the program runs as outside."""
 
 without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 """In this block no dispatch mode sees the ops that run."""
@@ -217,7 +221,7 @@ def is_transforming() -> bool:
 
 def set_version(tensor: torch.Tensor, version: int) -> None:
     """Set torch's count of writes to the memory of ``tensor``, which holds what it held then."""
-    if version_of(tensor) != version:
+    if version >= 0 and version_of(tensor) != version:
         torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 

@@ -51,8 +51,16 @@ class Execution:
 
     @property
     def is_exact(self) -> bool:
-        """Whether everything that was compared is equal bit for bit."""
-        return self.was_run and self.error is None and self.compared > 0 and not self.differences
+        """Whether everything that was compared is equal bit for bit, and the step raised what it
+        raised before, if anything."""
+        if not self.was_run or self.differences:
+            return False
+        return self.is_same_error if self.error is not None else self.compared > 0
+
+    @property
+    def is_same_error(self) -> bool:
+        before = None if self.failed_at is None else self.failed_at.error
+        return type(before) is type(self.error) and str(before) == str(self.error)
 
 
 BeginEvent = Callable[[Event | None], None]
@@ -77,7 +85,8 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
     with kept_state(record, events) as saved:
         run = _Run(record, events, done, saved, begin_event)
         try:
-            run.run()
+            with private.with_torch_functions():
+                run.run()
         except Exception as error:
             done.error = error
         finally:

@@ -59,6 +59,13 @@ class CallRecorder:
         self._count = 0
         self._scopes.begin_step()
 
+    def carry_over(self, calls: Sequence[ModuleCall]) -> None:
+        """Begin the step with ``calls`` of the last one, whose backward pass may come."""
+        for number, call in enumerate(calls):
+            call.number, call.age, call.micro_batch = number, call.age + 1, 0
+            self._used[id(call.module)] = self._watch(call.module)
+        self._count = len(calls)
+
     def parameters(self) -> Iterator[torch.Tensor]:
         """The tensors that gradients of this step are accumulated in."""
         seen: set[int] = set()

@@ -22,7 +22,7 @@ def needed_events(events: list[Event]) -> list[Event]:
                 continue
             needed.add(*event.roots, *event.gradients, *(event.inputs or ()))
         elif isinstance(event, OutsideOp):
-            if not _is_needed_op(event, needed):
+            if not _is_needed_op(event, needed) and not (event.error and event is events[-1]):
                 continue
             needed.add(*event.inputs)
         else:
@@ -63,6 +63,8 @@ def _is_needed_call(call: ModuleCall, needed: _Needed) -> bool:
 
 
 def _is_needed_op(op: OutsideOp, needed: _Needed) -> bool:
+    if op.error is not None:
+        return False
     if op.name in ("__set__", "__delete__"):
         return True
     if any(needed.has(each) for each in op.outputs):

@@ -43,7 +43,8 @@ class FoundOrigin:
 
 @dataclass(slots=True, eq=False)
 class OriginSearch(Sink):
-    """Finds the first op whose non-finite values are a fault, as ``--overflow`` does.
+    """Finds the first op whose non-finite values are a fault, as ``--overflow`` does, and the op
+    that raised (``failed``).
 
     ``event`` returns the event of the step that runs, ``batch_size`` the size of its batch.
     """
@@ -51,6 +52,7 @@ class OriginSearch(Sink):
     event: Callable[[], Event | None]
     batch_size: Callable[[], int | None]
     found: FoundOrigin | None = None
+    failed: OpNode | None = None
     _tracker: OriginTracker = field(default_factory=OriginTracker)
     _producers: dict[Origin, FoundOrigin] = field(default_factory=dict)
 
@@ -77,6 +79,10 @@ class OriginSearch(Sink):
             self._producers[traced.origin] = FoundOrigin(
                 traced.origin, known.node, known.event, rows
             )
+
+    def op_failed(self, call: OpCall, raised: BaseException) -> None:
+        """An op raised: the first one is the cause."""
+        self.failed = self.failed or call.node
 
     def _rows(self, call: OpCall) -> BatchRows | None:
         size = self.batch_size()

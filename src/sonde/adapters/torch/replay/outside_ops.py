@@ -166,7 +166,13 @@ class OutsideOps(TorchFunctionMode):
             if not is_possible or not self._is_wanted(func, name, args, given):
                 return func(*args, **given)
             op = self._begin(func, name, args, given)
-            result = func(*args, **given)
+            try:
+                result = func(*args, **given)
+            except Exception as error:
+                if op is not None:
+                    op.error = error
+                    self._record(op)
+                raise
             if op is not None:
                 self._complete(op, result)
             return result

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.adapter import ignore_warning_about_hooks
 from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
@@ -58,10 +59,9 @@ class StepRecorder:
     """Records what the training thread does between two steps of optimizers.
 
     ``report`` gets an exception of Sonde's own code; recording is switched off then. The owner
-    calls `optimizer_begins` before each step of an optimizer, with the result of which the step can
-    be executed again, and `step_ended` after it. Where an optimizer is given a closure, call
-    `forget` when the closure begins and `take` when it has returned: then the gradients of the step
-    exist.
+    calls `optimizer_begins` before each step of an optimizer, then `take`, with the result of which
+    the step can be executed again, and `step_ended` after it. Where an optimizer is given a closure
+    (``has_closure``), the gradients exist when the closure has returned: see ``closures``.
     """
 
     def __init__(self, report: Callable[[Exception], None], *, rank: int = 0) -> None:
@@ -101,6 +101,7 @@ class StepRecorder:
         self._prior.install(undo)
         watch_compiler(self._hook.hidden, self._compiled_function_begins, undo)
         self._hook.install(undo)
+        ignore_warning_about_hooks(undo)
 
     # ------------------------------------------------------------------ for the owner
 
@@ -123,10 +124,27 @@ class StepRecorder:
     def take(self, step: int, optimizer: torch.optim.Optimizer | None = None) -> StepRecord:
         """What was recorded since the last step of an optimizer. Valid until the next one."""
         self._drop_interrupted_call(sys._getframe(1))
+        for call in self._events:
+            if isinstance(call, ModuleCall):
+                self._calls.check_inputs(call)
         record = StepRecord(step, self._rank, list(self._events), optimizer)
         record.unreplayable = list(self._reasons)
         record.prior_gradients = dict(self._prior.found)
         return record
+
+    def closure_begins(self) -> None:
+        """An optimizer calls its closure, which computes the gradients from nothing."""
+        if self._is_on:
+            with self._guard:
+                self.forget()
+                self._is_stepping = False
+
+    def closure_returned(self) -> None:
+        """The optimizer goes on with the gradients of its closure."""
+        if self._is_on:
+            with self._guard:
+                self._is_stepping = True
+                self._pause()
 
     def step_ended(self) -> None:
         """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
@@ -139,9 +157,8 @@ class StepRecorder:
                 for each in self._events
                 if isinstance(each, ModuleCall) and each.is_pending and each.age == 0
             ]
-            for call in pending:
-                call.age += 1
             self.forget()
+            self._calls.carry_over(pending)
             self._events.extend(pending)
             for call in pending:
                 for output in call.outputs:

@@ -42,8 +42,8 @@ class Replayed:
 
     ``plain``: as the training executed it; ``observed``: with every op observed, compiled code op
     by op. ``origin`` names the op that NaN or Inf come from, with scope, line and rows.
-    ``first_differing_op``: where two replays differ, if the step is not deterministic.
-    ``lines`` were reported by the capture.
+    ``failed_op``: the op that raised, if the step raised. ``first_differing_op``: where two replays
+    differ, if the step is not deterministic. ``lines`` were reported by the capture.
     """
 
     plain: Execution
@@ -51,12 +51,20 @@ class Replayed:
     origin: Finding | None = None
     rows: BatchRows | None = None
     micro_batch: int | None = None
+    failed_op: OpNode | None = None
     first_differing_op: OpNode | None = None
     lines: list[str] = field(default_factory=list)
 
     @property
     def is_exact(self) -> bool:
         return self.plain.is_exact
+
+    @property
+    def is_of_compiler(self) -> bool:
+        """Whether NaN or Inf come only where the compiled code runs, not op by op."""
+        if self.observed is None or not self.observed.was_run:
+            return False
+        return is_non_finite(self.plain) and not is_non_finite(self.observed)
 
 
 def run_again(
@@ -83,6 +91,7 @@ def run_again(
         place = _Place(record)
         search = OriginSearch(lambda: place.event, place.batch_size)
         result.observed = observe(record, search, scopes, place=place, lines=result.lines)
+        result.failed_op = search.failed
         if search.found is not None:
             _describe(search.found, record, result, select_rows)
         if not plain.is_exact and plain.differences:
@@ -101,7 +110,8 @@ def observe(
     """Execute ``record`` again with its ops handed to ``sink`` by the ordinary capture."""
     selection = SelectionRequest(Selection(parse_steps("all"), None))
     said = [] if lines is None else lines
-    session = Session([Subscription(sink, selection)], record.step, said.append)
+    failed = sink.op_failed if isinstance(sink, OriginSearch) else None
+    session = Session([Subscription(sink, selection, failed)], record.step, said.append)
     adapter = TorchAdapter(
         session,
         name="Net",

@@ -127,7 +127,10 @@ def set_before(call: ModuleCall) -> None:
         for (name, key), values in call.state.buffers.items():
             buffer = modules[name]._buffers.get(key) if name in modules else None
             if buffer is not None and buffer.shape == values.shape:
+                # A batch norm saves its statistics for backward; torch does not count its writes.
+                version = private.version_of(buffer)
                 buffer.copy_(values)
+                private.set_version(buffer, version)
             elif name in modules:
                 modules[name]._buffers[key] = values.clone()
     for (name, key), value in call.state.attributes.items():

@@ -156,7 +156,8 @@ class OutsideOp:
     """A function of torch that the program called outside of modules on something the step made.
 
     ``line``: the code that called it and the line number. ``random``: the states before it, if it
-    draws numbers. ``written``: the tensors that it wrote to, before and after.
+    draws numbers. ``written``: the tensors that it wrote to, before and after. ``error``: what it
+    raised.
     """
 
     function: Callable[..., Any]
@@ -169,6 +170,7 @@ class OutsideOp:
     autocast: tuple[AutocastState, ...]
     random: RandomStates | None = None
     written: tuple[tuple[KeptTensor, KeptTensor], ...] = ()
+    error: BaseException | None = None
 
     @property
     def inputs(self) -> Iterator[KeptTensor]:
