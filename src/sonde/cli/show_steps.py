@@ -18,7 +18,15 @@ from sonde.replay.manifest import Manifest, read_manifest
 
 _SHOWN_ROWS = 12
 _SHOWN_PARAMETERS = 5
-_COLUMNS = ("loss", "grad_norm", "weight_norm", "update_ratio", "learning_rate", "loss_scale")
+_COLUMNS = {
+    "loss": "loss",
+    "grad_norm": "gradient",
+    "weight_norm": "weights",
+    "update_ratio": "update",
+    "learning_rate": "rate",
+    "loss_scale": "scale",
+}
+"""The shown columns, with headings that leave room in a terminal of 80 characters."""
 
 
 def is_guarded(path: Path) -> bool:
@@ -109,8 +117,8 @@ def _table(signals: SignalTable, rows: list[int]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("step", justify="right")
     for name in shown:
-        table.add_column(name, justify="right")
-    for title in ("non-finite", "time", ""):
+        table.add_column(_COLUMNS[name], justify="right")
+    for title in ("nan/inf", "time", ""):
         table.add_column(title, justify="left" if not title else "right")
     for row in rows:
         bad = int(signals["non_finite_gradients"][row] + signals["non_finite_weights"][row])

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ class SignalTable:
         """A DataFrame with one row for each step: the signals, then ``grad_norm/NAME`` for each
         parameter. Needs pandas."""
         try:
-            import pandas
+            pandas: Any = import_module("pandas")
         except ModuleNotFoundError:
             raise UsageError(
                 "to_pandas needs pandas; pip install pandas", slug="pandas-missing"

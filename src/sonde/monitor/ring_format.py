@@ -120,7 +120,8 @@ def header_bytes(data: bytes) -> int:
     """How many bytes the header has, given its beginning; at most what a valid one may have."""
     if len(data) < _HEAD.size:
         return len(data)
-    return min(_HEAD.size + _HEAD.unpack_from(data)[7], _HEAD.size + _MOST_NAME_BYTES)
+    length: int = _HEAD.unpack_from(data)[7]
+    return _HEAD.size + min(length, _MOST_NAME_BYTES)
 
 
 HEAD_BYTES: Final = _HEAD.size

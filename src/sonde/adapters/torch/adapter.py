@@ -304,6 +304,8 @@ def ignore_warning_about_hooks(undo: ExitStack) -> None:
         "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
     )
     (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
+    if added in before:  # Torch's warning is silenced already, by a capture around this one.
+        return
 
     def remove() -> None:
         kept = [each for each in warnings.filters if each is not added]

@@ -6,6 +6,7 @@ The line of the fault has the comment FAULT. ``rows`` are the rows of the batch 
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -62,24 +63,22 @@ class IndexNet(_Net):
 
 class SavedNet(_Net):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = torch.exp(self.first(x).clamp(max=2))  # FAULT
-        found: torch.Tensor = self.last(hidden)[:, 0]
+        hidden = torch.exp(self.first(x).clamp(max=2))
+        found: torch.Tensor = self.last(hidden)[:, 0]  # FAULT
         if bool((x == 99.0).any()):
             hidden += 1
         return found
 
 
-class RandomNet(_Net):
-    """Reads a generator that is neither torch's, Python's nor numpy's global one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.chance = torch.Generator().manual_seed(0)
+class CountingNet(_Net):
+    """Computes with a number that is another at every call, wherever it is called."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = self.first(x)
-        noise = torch.rand(hidden.shape, generator=self.chance)  # FAULT
-        return self.last(hidden * noise)[:, 0]
+        return self.last(hidden * (1 + next(_CALLS)))[:, 0]  # FAULT
+
+
+_CALLS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,17 @@ class Fault:
     rows: tuple[int, ...] | None = None
     step: int = FAULTY_STEP
     says: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The number of the line."""
+        lines = inspect.getsource(inspect.getmodule(Fault)).splitlines()  # type: ignore[arg-type]
+        found = [
+            number
+            for number, line in enumerate(lines, 1)
+            if self.line is not None and line.strip().startswith(self.line) and "# FAULT" in line
+        ]
+        return found[0]
 
 
 def _batches(bad: Callable[[torch.Tensor], Any] | None, rows: int = ROWS) -> Iterable[torch.Tensor]:
@@ -134,7 +144,7 @@ def bad_row_of_256() -> None:
 
 def nan_in_loss() -> None:
     def loss_of(found: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return (found - target).square().mean() + torch.log(target).mean()  # FAULT
+        return (found - torch.log(target)).square().mean()  # FAULT
 
     _train(_Net(), _batches(lambda x: x[9].fill_(-1)), loss_of)
 
@@ -168,7 +178,7 @@ def lost_micro_batch() -> None:
         optimizer.zero_grad()
         for part in x.split(ROWS // 2):
             if step == FAULTY_STEP:
-                optimizer.zero_grad()
+                optimizer.zero_grad()  # FAULT
             (net(part) - part.sum(1)).square().mean().backward()
         if step == FAULTY_STEP:
             import sonde
@@ -181,7 +191,7 @@ def nondeterministic_op() -> None:
     import sonde
 
     torch.manual_seed(0)
-    net = RandomNet()
+    net = CountingNet()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     for step, x in enumerate(_batches(None)):
         optimizer.zero_grad()
@@ -239,13 +249,17 @@ FAULTS: dict[str, Fault] = {
     "overflow of float16": Fault(overflow_of_float16, _line_of(HalfNet), (2,)),
     "one bad row in 256": Fault(bad_row_of_256, _line_of(LogNet), (201,)),
     "NaN in the loss": Fault(nan_in_loss, _line_of(nan_in_loss), (9,)),
-    "NaN in the optimizer": Fault(nan_in_optimizer, None, says=("weight",)),
+    "NaN in the optimizer": Fault(nan_in_optimizer, None, says=("in the weights", "step 2")),
     "exception in forward": Fault(exception_in_forward, _line_of(IndexNet)),
     "exception in backward": Fault(exception_in_backward, _line_of(SavedNet)),
-    "lost micro-batch": Fault(lost_micro_batch, None, says=("micro-batch",)),
+    "lost micro-batch": Fault(
+        lost_micro_batch,
+        _line_of(lost_micro_batch),
+        says=("the gradients of micro-batch 1 of 2 were cleared",),
+    ),
     "nondeterministic op": Fault(
-        nondeterministic_op, _line_of(RandomNet), says=("not deterministic",)
+        nondeterministic_op, _line_of(CountingNet), says=("not deterministic",)
     ),
     "spike": Fault(spike, None, (11,), step=SPIKE_STEP),
-    "compiler only": Fault(compiler_only_fault, None, says=("compile",)),
+    "compiler only": Fault(compiler_only_fault, None, says=("without the compiler do not",)),
 }

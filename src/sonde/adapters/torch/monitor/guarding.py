@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sonde.adapters.torch.adapter import ignore_warning_about_hooks
 from sonde.adapters.torch.attach import current_rank
 from sonde.adapters.torch.debug_calls import stop_here
 from sonde.adapters.torch.debugging.loss import LossWatch
@@ -132,6 +133,7 @@ class Guarding:
 
     def install(self, undo: ExitStack) -> None:
         """Follow the training until ``undo`` is closed."""
+        ignore_warning_about_hooks(undo)
         self._keeper.install(undo)
         self._loss.install(self._backward_begins, self._backward_failed, undo)
         self._hooks.install(undo)
@@ -291,7 +293,7 @@ class Guarding:
         )
         if kept is not None and kept.path is not None:
             self._counts.kept.append(shown_path(kept.path))
-        for line in kept_lines(what, kept):
+        for line in kept_lines(what, triggers, kept):
             self._say(line)
 
     # ---------------------------------------------------------------- writing

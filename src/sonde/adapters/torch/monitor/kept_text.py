@@ -1,10 +1,39 @@
-"""What the guard says of a step that it kept."""
+"""What the guard says of a step that it kept: one line."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sonde.adapters.torch.monitor.explaining import Explanation
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
+from sonde.adapters.torch.replay.step_record import Reason
+from sonde.core.graph import Source, shown_source
+from sonde.core.text.number_text import count_text, scientific
+from sonde.monitor.triggers import Trigger
+
+_SHOWN_ROWS = 8
+_REASONS = {
+    "closure": "the optimizer computes the gradients itself, in a closure",
+    "compiled_function": "a compiled function runs modules",
+    "input_changed": "an input was overwritten",
+    "buffer_changed": "a buffer was overwritten",
+    "weights_changed": "weights were changed within the step",
+    "gradient_unknown": "gradients from before the step are not known",
+    "gradient_changed": "gradients were changed in a way that is not recorded",
+    "call_failed": "the call of a module raised",
+    "call_not_kept": "there were too many calls",
+    "outside_op": "an op outside the modules cannot be executed again",
+    "outside_unseen": "the loss does not come from recorded ops only",
+    "other_thread": "a module ran in another thread",
+    "backward_inside": "a module ran a backward pass in its forward",
+    "optimizer_inside": "an optimizer stepped inside a module or a backward pass",
+    "collective": "it would have to wait for other ranks",
+    "reduced_gradients": "gradients are compared before the exchange between ranks",
+    "random_state": "a random generator of the program is not restored",
+    "recording_failed": "recording failed",
+}
 
 
 def shown_path(path: Path) -> Path:
@@ -15,23 +44,94 @@ def shown_path(path: Path) -> Path:
         return path
 
 
-def kept_lines(what: str, kept: KeptStep | None) -> list[str]:
-    """``what`` triggered, where it began, and where the step is."""
+def kept_lines(what: str, triggers: Sequence[Trigger], kept: KeptStep | None) -> list[str]:
+    """``what`` triggered, where it began, and where the step is; then what else went wrong."""
     if kept is None:
         return [f"{what}; nothing of the step was recorded, so it cannot be kept"]
-    parts = [what]
-    execution = kept.execution
-    parts.append(
-        str(
-            (
-                execution.was_run,
-                execution.is_exact,
-                execution.reasons,
-                execution.differences[:2],
-                execution.error,
-            )
-        )
-    )
+    parts = [what, *_explained(kept.explanation, triggers)]
     if kept.path is not None:
         parts.append(f"kept in {shown_path(kept.path)}")
     return ["; ".join(parts), *filter(None, [kept.problem])]
+
+
+def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterator[str]:
+    replayed = explanation.replayed
+    origin = replayed.origin
+    rows = _rows_text(explanation)
+    if triggers[0].quantity == "weight":
+        yield f"the update of step {triggers[0].step - 1} or code before this step wrote them"
+    elif explanation.is_compiler_only:
+        yield (
+            "compiled code computes NaN or Inf, the same ops without the compiler do not; "
+            "'sonde replay --compile-check' names the op"
+        )
+    elif origin is not None:
+        is_input = origin.evidence.get("kind") == "leaf"
+        given = origin.evidence.get("input")
+        name = f"the input {given!r}" if given else origin.op
+        if is_input and not given:
+            name = "a tensor that was computed outside of the step, used"
+        at = _at(origin.source)
+        yield f"{'it was in' if is_input else 'it began at'} {name}{at}{rows}"
+    elif rows:
+        yield f"it comes {rows.removeprefix(', ')}"
+    if explanation.error_source is not None and replayed.plain.error is not None:
+        yield f"executed again it raises the same{_at(explanation.error_source)}"
+    if replayed.micro_batch is not None and origin is not None:
+        passes = origin.evidence.get("micro_batches")
+        if isinstance(passes, int) and passes > 1:
+            yield f"in micro-batch {replayed.micro_batch + 1} of {passes}"
+    cleared = explanation.cleared
+    if cleared is not None:
+        yield (
+            f"the gradients of micro-batch {cleared.number} of {cleared.passes} were cleared "
+            f"before the optimizer's step{_at(cleared.source)}"
+        )
+    yield from _exactness(explanation)
+
+
+def _exactness(explanation: Explanation) -> Iterator[str]:
+    replayed = explanation.replayed
+    plain = replayed.plain
+    if not plain.was_run:
+        yield f"it cannot be executed again: {_reasons_text(plain.reasons)}"
+        return
+    if plain.differences:
+        first = plain.differences[0]
+        by = "" if first.total == 0 else f" by up to {scientific(first.largest)}"
+        op = replayed.first_differing_op
+        where = ""
+        if op is not None:
+            where = f", first at {op.name}{_at(shown_source(op.sources))}"
+        what = f"the {first.quantity} of {first.name} differs{by}"
+        yield f"the step is not deterministic{where}: {what}"
+    reasons = [each for each in plain.reasons if each.kind != "call_failed"]
+    if reasons:
+        yield f"not all of it is executed again: {_reasons_text(reasons)}"
+
+
+def _reasons_text(reasons: Sequence[Reason]) -> str:
+    texts = dict.fromkeys(
+        _REASONS.get(each.kind, each.kind) + (f" ({each.subject})" if each.subject else "")
+        for each in reasons
+    )
+    return ", ".join(texts) or "nothing of it was recorded"
+
+
+def _rows_text(explanation: Explanation) -> str:
+    rows, count = explanation.rows, explanation.row_count
+    if not rows or len(rows) == count:
+        return ""
+    shown = ", ".join(map(str, rows[:_SHOWN_ROWS]))
+    more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
+    noun = "row" if len(rows) == 1 else "rows"
+    return f", from {noun} {shown}{more} of {count_text(count, 'row')} of the batch"
+
+
+def _at(source: Source | None) -> str:
+    if source is None:
+        return ""
+    file = os.path.relpath(source.file) if os.path.isabs(source.file) else source.file
+    place = source.file if file.startswith("..") else file
+    code = f": {source.code.strip()}" if source.code else ""
+    return f", {place}:{source.line}{code}"

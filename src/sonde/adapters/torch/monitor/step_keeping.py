@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.monitor.explaining import Explanation, explain
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, StepRecord
 from sonde.adapters.torch.replay.storage import write_step
@@ -25,7 +25,7 @@ from sonde.monitor.triggers import Trigger, trigger_text
 class KeptStep:
     """A step that was executed again, and where it was written; ``problem`` says why it was not."""
 
-    execution: Execution
+    explanation: Explanation
     path: Path | None = None
     problem: str = ""
 
@@ -101,15 +101,14 @@ class StepKeeper:
         if record is None or not record.events:
             return None
         record.rank = rank
-        with self._recorder.replaying():
-            execution = execute(record)
+        explanation = explain(record, self._recorder, triggers)
         try:
             place = write_step(
                 record, directory, _facts(triggers), _signal_facts(signals, parameters)
             )
         except SondeError as error:
-            return KeptStep(execution, problem=str(error))
-        return KeptStep(execution, place.path)
+            return KeptStep(explanation, problem=str(error))
+        return KeptStep(explanation, place.path)
 
 
 def _facts(triggers: Sequence[Trigger]) -> dict[str, Any]:
