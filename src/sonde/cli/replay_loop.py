@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -15,11 +16,13 @@ from sonde.logs import say_errors
 @click.command()
 @click.argument("directory")
 @module_options
-def replay_loop(
-    directory: str, factory: str | None, script: str | None, runs_setup: bool, trust: bool
-) -> None:
+def replay_loop(directory: str, **given: Any) -> tuple[str, ModuleOptions]:
+    """Parse the words; the loop runs outside click, which handles interruptions by itself."""
+    return directory, ModuleOptions(**given)
+
+
+def execute_forever(directory: str, options: ModuleOptions) -> None:
     """Execute the step until the debugger ends this process."""
-    options = ModuleOptions(factory, script, runs_setup, trust)
     step = open_step(directory, options)
     from sonde.adapters.torch.replay.environment import with_flags
     from sonde.adapters.torch.replay.questions import StepReplay, check_ran
@@ -32,12 +35,12 @@ def replay_loop(
 
 
 def main(words: Sequence[str]) -> int:
+    directory, options = replay_loop.main(list(words), "sonde replay", standalone_mode=False)
     try:
-        replay_loop.main(list(words), "sonde replay --debug", standalone_mode=False)
+        execute_forever(directory, options)
     except SondeError as error:
         say_errors(str(error))
-        return 2
-    return 0
+    return 2
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def _of_program(step: CapturedStep, program: tuple[str, ...]) -> Outcome:
     if watching.outcome is not None:
         if watching.unused:
             say(
-                f"{len(watching.unused)} tensors that the captured loss was given were not found "
+                f"{watching.unused} tensors that the captured loss was given were not found "
                 f"in {name}: its own were used [verify-labels]"
             )
         return watching.outcome

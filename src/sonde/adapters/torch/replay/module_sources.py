@@ -139,7 +139,7 @@ def _as_sequence(built: Any, factory: str, step: CapturedStep) -> list[nn.Module
     if isinstance(built, Mapping) and not isinstance(built, nn.Module):
         built = list(built.values())
     found = list(built) if isinstance(built, list | tuple) else [built]
-    for each in found:
+    for each in found or [built]:
         if not isinstance(each, nn.Module):
             raise ReplayError(
                 f"--module {factory} returned a {type(each).__name__}; it must return a "

@@ -115,14 +115,9 @@ class StepReplay:
         fires, outcome = self._executed(self.record(form))
         was_compiled = any(each.is_compiled for each in self.step.manifest.modules)
         state = "uncompiled" if form == "eager" else "compiled"
-        if fires:
-            answer = f"{state} it happens, too"
-            if was_compiled == (form == "eager"):
-                answer = f"not the compiler: {answer}"
-        else:
-            answer = f"{state} it does not happen"
-            if was_compiled and form == "eager":
-                answer = f"the compiler: {answer}"
+        answer = f"{state} it happens, too" if fires else f"{state} it does not happen"
+        if was_compiled and form == "eager":
+            answer = f"{'not ' if fires else ''}the compiler: {answer}"
         return _answer(f"replay-{form}", fires, answer, outcome)
 
     def is_dropout(self) -> Finding:

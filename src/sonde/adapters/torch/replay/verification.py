@@ -31,7 +31,7 @@ from sonde.adapters.torch.replay.outside_ops import (
 )
 from sonde.adapters.torch.replay.random_states import set_random
 from sonde.adapters.torch.replay.saved_state import set_before
-from sonde.adapters.torch.replay.step_record import ModuleCall, OutsideOp, StepRecord
+from sonde.adapters.torch.replay.step_record import ModuleCall, StepRecord
 from sonde.adapters.torch.replay.weights import give_weights
 from sonde.adapters.torch.replay.wrappers import unwrapped
 from sonde.core.patching import wrap
@@ -63,7 +63,7 @@ class Verification:
     step: CapturedStep
     outcome: Outcome | None = None
     problem: ReplayError | None = None
-    unused: list[torch.Tensor] = field(default_factory=list)
+    unused: int = 0
     _expected: list[_Expected] = field(default_factory=list)
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _calls: list[ModuleCall] = field(default_factory=list)
@@ -160,7 +160,7 @@ class Verification:
                 slug="module-differs",
             )
             raise VerifyDone
-        made = map_tree((call.args, call.kwargs), KeptTensor, lambda kept: _values(kept, None))
+        made = map_tree((call.args, call.kwargs), KeptTensor, _copied)
         return made[0], made[1]
 
     def _record_of(self, module: nn.Module, expected: _Expected) -> StepRecord:
@@ -179,16 +179,15 @@ class Verification:
         record.events = [call, *record.outside_ops]
         return record
 
-    def _labels_of(self, record: StepRecord) -> list[torch.Tensor]:
-        """The tensors that ops outside of modules were given, in order, each once."""
-        found: dict[int, torch.Tensor] = {}
-        for op in record.events:
-            if isinstance(op, OutsideOp):
-                for kept in op.inputs:
-                    if not kept.alias.is_meta and not kept.requires_grad and kept.leaf is None:
-                        found[id(kept)] = kept.values
+    def _labels_of(self, record: StepRecord) -> list[_LossInput]:
+        """The tensors that ops outside of modules were given and that the step did not compute."""
         made = {id(each.tensor) for call in record.calls for each in call.outputs}
-        return [values for key, values in found.items() if key not in made and values.dim()]
+        return [
+            _LossInput(op.function, position, kept.values)
+            for op in record.outside_ops
+            for position, kept in enumerate(op.inputs)
+            if id(kept) not in made and _is_given(kept)
+        ]
 
     def _start_labels(self) -> None:
         if self._labels is not None and not self._labels.is_active:
@@ -221,47 +220,94 @@ class Verification:
                 done.gradients[id(parameter)] = (parameter, parameter.grad)
         record = StepRecord(self.step.manifest.step, self.step.manifest.rank, list(self._calls))
         self.outcome = outcome_of(record, done)
-        self.unused = [] if self._labels is None else list(self._labels.wanted)
+        self.unused = 0 if self._labels is None else len(self._labels.wanted)
         raise VerifyDone
 
 
-class _LabelMode(TorchFunctionMode):
-    """Gives tensors of the program the values of those that the captured loss was given.
+@dataclass(frozen=True, slots=True, eq=False)
+class _LossInput:
+    """A tensor that an op outside of modules was given: of which function, at which place."""
 
-    The first tensor of the same shape and dtype that a function of torch is given, and that does
-    not come from a network of the step, is overwritten in place.
+    function: Any
+    position: int
+    values: torch.Tensor
+
+    def is_like(self, tensor: torch.Tensor) -> bool:
+        values = self.values
+        return values.shape == tensor.shape and values.dtype == tensor.dtype
+
+
+class _LabelMode(TorchFunctionMode):
+    """Gives the program's loss the tensors that the captured loss was given, such as labels.
+
+    A tensor is exchanged where the program calls the same function of torch with a tensor of the
+    same shape and dtype at the same place. Integers are also exchanged in other functions: a fix
+    may replace the loss function.
     """
 
-    def __init__(self, wanted: list[torch.Tensor]) -> None:
+    def __init__(self, wanted: list[_LossInput]) -> None:
         super().__init__()
         self.wanted = wanted
         self.is_active = False
-        self._seen: list[torch.Tensor] = []
+        self._given: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        with private.unobserved(), torch.no_grad():
-            for tensor in tensors_in((args, kwargs)):
-                self._give(tensor)
+        with private.unobserved():
+            pairs = list(enumerate(tensors_in((args, kwargs))))
+            exchanged = {id(each): self._exchange(func, at, each) for at, each in pairs}
+            if any(exchanged[id(each)] is not each for _, each in pairs):
+                args, kwargs = map_tree(
+                    (args, kwargs), torch.Tensor, lambda each: exchanged[id(each)]
+                )
         return func(*args, **kwargs)
 
-    def _give(self, tensor: torch.Tensor) -> None:
-        if tensor.requires_grad or any(each is tensor for each in self._seen):
-            return
-        for number, values in enumerate(self.wanted):
-            if values.shape == tensor.shape and values.dtype == tensor.dtype:
-                tensor.copy_(values)
-                self._seen.append(tensor)
-                del self.wanted[number]
-                return
+    def _exchange(self, function: Any, position: int, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in self._given:
+            return self._given[id(tensor)][1]
+        if tensor.requires_grad:
+            return tensor
+        like = [each for each in self.wanted if each.is_like(tensor)]
+        same = [each for each in like if (each.function, each.position) == (function, position)]
+        integers = [each for each in like if not each.values.is_floating_point()]
+        for found in (*same, *integers):
+            self.wanted.remove(found)
+            values = own_or_copy(found.values, tensor)
+            self._given[id(tensor)] = (tensor, values)  # the reference keeps the id
+            return values
+        return tensor
 
 
-def _values(kept: KeptTensor, own: torch.Tensor | None) -> torch.Tensor:
+def _values(kept: KeptTensor, own: torch.Tensor) -> torch.Tensor:
     """The tensor of the captured step; the program's ``own`` if the step computed it."""
-    if own is not None and (kept.alias.is_meta or own.requires_grad):
+    if kept.alias.is_meta or own.requires_grad:
         return own
-    values = kept.values.detach().clone()
-    return values.requires_grad_(kept.requires_grad)
+    if kept.requires_grad:
+        return kept.values.detach().clone().requires_grad_()
+    return own_or_copy(kept.values, own)
+
+
+def own_or_copy(values: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """``own`` with these values, so that other uses of it have them, too; else a copy of them.
+
+    Memory that torch has not allocated is not written to: it may be a file of the user.
+    """
+    is_alike = own.shape == values.shape and own.dtype == values.dtype
+    storage = own.untyped_storage() if own.layout is torch.strided else None
+    is_free = storage is not None and storage.resizable() and not own.is_shared()
+    if not is_alike or not is_free or 0 in own.stride() or own.is_inference():
+        return values.detach().clone()
+    with torch.no_grad():
+        return own.copy_(values)
+
+
+def _is_given(kept: KeptTensor) -> bool:
+    values_are_known = not kept.alias.is_meta and kept.leaf is None
+    return values_are_known and not kept.requires_grad and kept.values.dim() > 0
+
+
+def _copied(kept: KeptTensor) -> torch.Tensor:
+    return kept.values.detach().clone().requires_grad_(kept.requires_grad)
 
 
 def _listed(tensors: Any) -> Any:
