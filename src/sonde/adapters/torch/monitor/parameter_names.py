@@ -32,7 +32,7 @@ class ParameterColumns:
         if not new:
             return []
         known = _names(modules)
-        added = []
+        added: list[str] = []
         for number, each in enumerate(parameters):
             if private.tensor_id(each) in self._columns:
                 continue
