@@ -166,5 +166,6 @@ def _at(source: Source | None) -> str:
         return ""
     file = os.path.relpath(source.file) if os.path.isabs(source.file) else source.file
     place = source.file if file.startswith("..") else file
+    inside = f" ({source.library_text})" if source.library is not None else ""
     code = f": {source.code.strip()}" if source.code else ""
-    return f", {place}:{source.line}{code}"
+    return f", {place}:{source.line}{inside}{code}"
