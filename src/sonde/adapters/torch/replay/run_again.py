@@ -126,7 +126,7 @@ def observe(
 
         def begin(event: Event | None) -> None:
             here.event = event
-            adapter.observer.learner.outer = _lines(event)
+            adapter.observer.learner.outer = event_lines(event)
 
         done = execute(record, begin_event=begin)
         adapter.end_step()
@@ -176,7 +176,7 @@ def micro_batch_of(record: StepRecord, event: Event | None) -> int | None:
     return None
 
 
-def _lines(event: Event | None) -> tuple[Source, ...]:
+def event_lines(event: Event | None) -> tuple[Source, ...]:
     """The line of the program that called a module or an op: a replay calls it itself."""
     if not isinstance(event, (ModuleCall, OutsideOp)) or event.line is None:
         return ()
