@@ -246,8 +246,7 @@ class StepRecorder:
                 self._events.add_reason(Reason("backward_inside", type(self._hook.module).__name__))
                 return
             self._pause()
-            if self._passes == 0:
-                self._prior.take()
+            self._prior.take()
             self._backward = self._backward_pass(tensors, options)
             self._add_event(self._backward)
 
