@@ -24,9 +24,10 @@ from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.replay.backward_roots import describe_backward, graph_name
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.gradients import PriorGradients
-from sonde.adapters.torch.replay.kept_tensor import KeptTensor, keep, map_tree
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_calls import CallRecorder, is_transparent
 from sonde.adapters.torch.replay.module_hooks import OutermostHook, is_compiled_container
 from sonde.adapters.torch.replay.outside_ops import (
@@ -35,7 +36,7 @@ from sonde.adapters.torch.replay.outside_ops import (
     pop_function_mode_below,
     push_function_mode_below,
 )
-from sonde.adapters.torch.replay.random_states import autocast_states
+from sonde.adapters.torch.replay.step_events import StepEvents
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -45,10 +46,8 @@ from sonde.adapters.torch.replay.step_record import (
 )
 from sonde.core.interruption import is_interruption
 
-MOST_EVENTS = 20_000
-"""A program that never steps an optimizer must not fill the memory."""
-MOST_UNUSED_CALLS = 64
-"""Calls that no backward pass has reached. A program that evaluates with gradients makes many."""
+
+_MOST_UNSEEN = 3
 
 
 class OptimizerInReplayError(Exception):
@@ -77,10 +76,9 @@ class StepRecorder:
         self._watches_always = False
         self._backward: BackwardPass | None = None
         self._passes = 0
-        self._events: list[Event] = []
-        self._reasons: list[Reason] = []
         self._known = KnownTensors()
-        self._calls = CallRecorder(self._known, self.scopes, self._add_reason)
+        self._events = StepEvents(self._known)
+        self._calls = CallRecorder(self._known, self.scopes, self._events.add_reason)
         self._prior = PriorGradients(self._calls.parameters)
         self._outside = OutsideOps(
             self._known,
@@ -92,6 +90,7 @@ class StepRecorder:
         self._hook = OutermostHook(self._module_begins, self._module_ended)
         self._has_new_gradients = False
         self._was_active = False
+        self._unseen = 0
 
     def install(self, undo: ExitStack) -> None:
         """Record until ``undo`` is closed."""
@@ -117,20 +116,21 @@ class StepRecorder:
             self._drop_interrupted_call(sys._getframe(1))
             self._hook.show()
             if self._backward is not None or self._hook.module is not None:
-                self._add_reason(Reason("optimizer_inside", type(optimizer).__name__))
+                self._events.add_reason(Reason("optimizer_inside", type(optimizer).__name__))
             if not has_closure:
                 self._is_stepping = True
                 self._pause()
 
     def take(self, step: int, optimizer: torch.optim.Optimizer | None = None) -> StepRecord:
         """What was recorded since the last step of an optimizer. Valid until the next one."""
-        self._drop_interrupted_call(sys._getframe(1))
-        for call in self._events:
-            if isinstance(call, ModuleCall):
+        record = StepRecord(step, self._rank, optimizer=optimizer)
+        with self._guard:
+            self._drop_interrupted_call(sys._getframe(1))
+            for call in self._events.calls():
                 self._calls.check_inputs(call)
-        record = StepRecord(step, self._rank, list(self._events), optimizer)
-        record.unreplayable = list(self._reasons)
-        record.prior_gradients = dict(self._prior.found)
+            record.events = list(self._events.events)
+            record.unreplayable = list(self._events.reasons)
+            record.prior_gradients = dict(self._prior.found)
         return record
 
     def closure_begins(self) -> None:
@@ -153,24 +153,16 @@ class StepRecorder:
         if not self._is_on:
             return
         with self._guard:
-            pending = [
-                each
-                for each in self._events
-                if isinstance(each, ModuleCall) and each.is_pending and each.age == 0
-            ]
+            pending = [each for each in self._events.calls() if each.is_pending and not each.age]
             self.forget()
             self._calls.carry_over(pending)
-            self._events.extend(pending)
-            for call in pending:
-                for output in call.outputs:
-                    self._known.add(output.tensor)
+            self._events.carry_over(pending)
             if self._watches_always:
                 self._resume()
 
     def forget(self) -> None:
         """Forget the events of the running step."""
         self._events.clear()
-        self._reasons.clear()
         self._known.clear()
         self._prior.forget()
         self._passes = 0
@@ -210,11 +202,11 @@ class StepRecorder:
         """Whether ``module`` is an outermost one to record."""
         if self._is_recording() and is_transparent(module):
             if torch.distributed.get_world_size() > 1:
-                self._add_reason(Reason("reduced_gradients"))
+                self._events.add_reason(Reason("reduced_gradients"))
             return False
         if not self._is_recording():
             if self._is_on and threading.get_ident() != self._thread:
-                self._add_reason(Reason("other_thread", threading.current_thread().name))
+                self._events.add_reason(Reason("other_thread", threading.current_thread().name))
             return False
         if private.is_tracing():
             return False
@@ -231,7 +223,6 @@ class StepRecorder:
             call = self._calls.end(module, result, error, self._gradient_arrived)
             if call is not None:
                 self._add_event(call)
-                self._bound_calls()
             if call is not None or self._was_active:
                 self._resume()
 
@@ -256,46 +247,17 @@ class StepRecorder:
             self._drop_interrupted_call(sys._getframe(1))
             self._hook.show()
             if self._hook.module is not None:
-                self._add_reason(Reason("backward_inside", type(self._hook.module).__name__))
+                self._events.add_reason(Reason("backward_inside", type(self._hook.module).__name__))
                 return
             self._pause()
-            if self._passes == 0:
-                self._prior.take()
-            self._backward = self._backward_pass(tensors, options)
+            self._prior.take()
+            self._backward = describe_backward(self._passes, tensors, options, self._known)
+            if not self._backward.is_connected:
+                # Ops before the first module may explain it; if they do not, watching them is in vain.
+                self._unseen += 1
+                self._watches_always = self._unseen <= _MOST_UNSEEN
+                self._events.add_reason(Reason("outside_unseen", detail=graph_name(tensors)))
             self._add_event(self._backward)
-
-    def _backward_pass(self, tensors: Any, options: dict[str, Any]) -> BackwardPass:
-        given = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
-        roots = [each for each in given if isinstance(each, torch.Tensor)]
-        is_connected = len(roots) == len(given) and all(
-            self._known.find(each) is not None or each.is_leaf for each in roots
-        )
-        if not is_connected or self._known.unseen:
-            is_connected = False
-            self._watches_always = True
-            self._add_reason(Reason("outside_unseen", detail=_graph_name(roots)))
-        gradients = options.get("grad_tensors")
-        if not isinstance(gradients, (tuple, list)):
-            gradients = (gradients,) * len(roots)
-        inputs = options.get("inputs")
-        if isinstance(inputs, dict):
-            inputs = tuple(inputs.values())
-        return BackwardPass(
-            self._passes,
-            is_connected,
-            tuple(map(self._known.argument, roots)),
-            tuple(map_tree(tuple(gradients), torch.Tensor, keep)),
-            options.get("retain_graph"),
-            bool(options.get("create_graph")),
-            inputs=None
-            if inputs is None
-            else map_tree(
-                inputs if isinstance(inputs, (tuple, list)) else (inputs,),
-                torch.Tensor,
-                self._known.argument,
-            ),
-            autocast=autocast_states(),
-        )
 
     def backward_ended(self, error: Exception | None) -> None:
         if self._backward is None or threading.get_ident() != self._thread:
@@ -312,7 +274,7 @@ class StepRecorder:
         if not self._has_new_gradients:
             return
         self._has_new_gradients = False
-        last = next(each for each in reversed(self._events) if isinstance(each, BackwardPass))
+        last = self._events.last_backward()
         for parameter in self._calls.parameters():
             gradient = parameter.grad
             if gradient is not None:
@@ -324,25 +286,8 @@ class StepRecorder:
     # -------------------------------------------------------------------------- state
 
     def _add_event(self, event: Event) -> None:
-        if not self._is_recording() and not isinstance(event, BackwardPass):
-            return
-        if len(self._events) >= MOST_EVENTS:
-            self.forget()
-            self._add_reason(Reason("call_not_kept", detail=str(MOST_EVENTS)))
-        self._events.append(event)
-
-    def _bound_calls(self) -> None:
-        """Drop the oldest of too many calls that no backward pass has reached, if they are large:
-        a program may evaluate without ``no_grad``."""
-        pending = [e for e in self._events if isinstance(e, ModuleCall) and e.is_pending]
-        if len(pending) > MOST_UNUSED_CALLS and not self._calls.fits(pending):
-            for call in pending[: len(pending) // 2]:
-                self._events.remove(call)
-            self._add_reason(Reason("call_not_kept", pending[0].name))
-
-    def _add_reason(self, reason: Reason) -> None:
-        if reason not in self._reasons:
-            self._reasons.append(reason)
+        if self._is_recording() or isinstance(event, BackwardPass):
+            self._events.add(event)
 
     def _compiled_function_begins(self) -> None:
         """A compiled function is about to run: the compiler must not meet the mode."""
@@ -352,7 +297,7 @@ class StepRecorder:
                     self._hook.hide_until_shown()
                 if self._outside in private.function_modes():
                     self._pause()
-                    self._add_reason(Reason("compiled_function"))
+                    self._events.add_reason(Reason("compiled_function"))
 
     def _drop_interrupted_call(self, frame: FrameType) -> None:
         """Forget a module that was left by an exception that no hook is called for."""
@@ -371,19 +316,12 @@ class StepRecorder:
     def _remove(self) -> None:
         self._is_on = False
         self._pause()
-        self._hook.clear()
+        self._hook.remove()
         self.forget()
-        self._events.clear()
 
     def _failed(self, error: Exception) -> None:
         if is_interruption(error):
             raise error
         if self._is_on:
-            self._is_on = False
-            with ExitStack() as undo:
-                undo.callback(self._remove)
+            self._remove()
             self._report(error)
-
-
-def _graph_name(roots: list[torch.Tensor]) -> str:
-    return "" if not roots or roots[0].grad_fn is None else roots[0].grad_fn.name()
