@@ -125,9 +125,7 @@ class Snapshots:
             return
         optimizers = [optimizer for optimizer, _ in self._base.states]
         parameters = [parameter for parameter, _ in self._base.weights]
-        weights = [
-            (each, each.data, private.version_of(each), each.grad) for each in parameters
-        ]
+        weights = [(each, each.data, private.version_of(each), each.grad) for each in parameters]
         states = [(each, each.state, _settings(each)) for each in optimizers]
         try:
             with recorder.replaying():

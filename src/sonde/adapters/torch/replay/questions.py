@@ -70,7 +70,7 @@ class StepReplay:
         replayed = run_again(record, select_rows=with_rows)
         check_ran(replayed.plain, self.step)
         found = [_exactness(replayed)]
-        if replayed.origin is not None:
+        if replayed.origin is not None and replayed.plain.error is None:
             found.append(replayed.origin)
         return replayed, found
 
