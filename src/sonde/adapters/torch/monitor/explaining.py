@@ -15,10 +15,10 @@ import torch
 
 import sonde
 from sonde.adapters.torch.monitor.norms import norms, whole_norm
-from sonde.adapters.torch.replay.changed_records import batch_size, with_rows
+from sonde.adapters.torch.replay.changed_records import with_rows
 from sonde.adapters.torch.replay.execution import Execution, execute
 from sonde.adapters.torch.replay.recorder import StepRecorder
-from sonde.adapters.torch.replay.run_again import Replayed, is_non_finite, run_again
+from sonde.adapters.torch.replay.run_again import Replayed, batch_size, is_non_finite, run_again
 from sonde.adapters.torch.replay.step_record import BackwardPass, OutsideOp, StepRecord
 from sonde.core import own_code
 from sonde.core.graph import Source

@@ -294,7 +294,7 @@ def own_or_copy(values: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     """
     is_alike = own.shape == values.shape and own.dtype == values.dtype
     storage = own.untyped_storage() if own.layout is torch.strided else None
-    is_free = storage is not None and storage.resizable() and not own.is_shared()
+    is_free = storage is not None and storage.resizable() and not storage.is_shared()
     if not is_alike or not is_free or 0 in own.stride() or own.is_inference():
         return values.detach().clone()
     with torch.no_grad():
