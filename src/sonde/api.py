@@ -88,7 +88,7 @@ def breakpoint() -> None:
     from sonde.adapters.torch.debug_calls import stop_here
 
     frame = sys._getframe(1)
-    stop_here(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+    stop_here(f"sonde.breakpoint() at {frame.f_code.co_filename}:{frame.f_lineno}")
 
 
 @contextmanager

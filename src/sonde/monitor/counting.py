@@ -15,7 +15,9 @@ class TriggerCounts:
     """Counts triggered steps and decides which of them are kept.
 
     At most ``keep`` steps are kept. Of consecutive steps with the same trigger only the first is:
-    once weights are NaN every step triggers, and the first one says most.
+    once weights are NaN every step triggers, and the first one says most. ``kept`` are the
+    directories, also of earlier steps that were gone back to; ``kept_steps`` counts triggered ones.
+    ``is_repeated``: the last triggered step has a trigger of the step before it.
     """
 
     keep: int
@@ -23,6 +25,8 @@ class TriggerCounts:
     triggered: int = 0
     first: Trigger | None = None
     kept: list[Path] = field(default_factory=list)
+    kept_steps: int = 0
+    is_repeated: bool = False
     _attempts: int = 0
     _last_step: int = -2
     _families: frozenset[tuple[str, str, str]] = frozenset()
@@ -35,6 +39,7 @@ class TriggerCounts:
         is_asked_for = any(each.kind in ("call", "signal") for each in triggers)
         is_same = step == self._last_step + 1 and bool(families & self._families)
         self._last_step, self._families = step, families
+        self.is_repeated = is_same
         if self._attempts >= self.keep or (is_same and not is_asked_for):
             return False
         self._attempts += 1
@@ -59,7 +64,7 @@ def summary_lines(counts: TriggerCounts, directory: Path, damage: str = "") -> l
     ]
     if counts.kept:
         paths = ", ".join(map(str, counts.kept))
-        rest = counts.triggered - len(counts.kept)
+        rest = counts.triggered - counts.kept_steps
         lines[0] += f"; kept in {paths}" + (f", {rest:,} only counted" if rest else "")
         lines.append(f"next: sonde replay {counts.kept[0]} --debug")
     elif not counts.keep:

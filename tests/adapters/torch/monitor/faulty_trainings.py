@@ -250,7 +250,7 @@ FAULTS: dict[str, Fault] = {
     "one bad row in 256": Fault(bad_row_of_256, _line_of(LogNet), (201,)),
     "NaN in the loss": Fault(nan_in_loss, _line_of(nan_in_loss), (9,)),
     "NaN in the optimizer": Fault(nan_in_optimizer, None, says=("in the weights", "step 2")),
-    "exception in forward": Fault(exception_in_forward, _line_of(IndexNet)),
+    "exception in forward": Fault(exception_in_forward, _line_of(IndexNet), (4,)),
     "exception in backward": Fault(exception_in_backward, _line_of(SavedNet)),
     "lost micro-batch": Fault(
         lost_micro_batch,

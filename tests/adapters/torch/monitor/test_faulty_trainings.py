@@ -38,9 +38,12 @@ def test_a_fault_is_named_with_its_line_and_rows(
     assert manifest["trigger"]["text"] in said
 
 
+@pytest.mark.parametrize("snapshot_every", [0, 2])
 @pytest.mark.parametrize("name", sorted(FAULTS))
 @pytest.mark.usefixtures("nothing_compiled")
-def test_a_training_with_a_fault_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
+def test_a_training_with_a_fault_goes_on_bit_for_bit(
+    name: str, snapshot_every: int, tmp_path: Path
+) -> None:
     def trained() -> list[bytes]:
         torch.manual_seed(1)
         updates: list[bytes] = []
@@ -61,7 +64,7 @@ def test_a_training_with_a_fault_goes_on_bit_for_bit(name: str, tmp_path: Path) 
 
     bare = trained()
     torch._dynamo.reset()
-    with sonde.guard(tmp_path):
+    with sonde.guard(tmp_path, snapshot_every=snapshot_every):
         guarded = trained()
     assert len(bare) > 3
     if name != "nondeterministic op":  # It differs in every execution, also in a replay.

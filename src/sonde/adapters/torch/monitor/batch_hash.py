@@ -28,7 +28,8 @@ def batch_hash(inputs: Iterable[Any]) -> int:
         count += 1
         found.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
         for part in _parts(plain):
-            found.update(part.contiguous().view(torch.uint8).cpu().numpy())
+            data: Any = part.contiguous().view(torch.uint8).cpu().numpy()
+            found.update(data)
     return found.intdigest() if count else 0
 
 

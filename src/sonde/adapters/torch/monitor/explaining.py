@@ -18,7 +18,12 @@ from sonde.adapters.torch.monitor.norms import norms, whole_norm
 from sonde.adapters.torch.replay.changed_records import with_rows
 from sonde.adapters.torch.replay.execution import Execution, execute
 from sonde.adapters.torch.replay.recorder import StepRecorder
-from sonde.adapters.torch.replay.run_again import Replayed, batch_size, is_non_finite, run_again
+from sonde.adapters.torch.replay.run_again import (
+    Replayed,
+    batch_size,
+    is_non_finite,
+    run_again,
+)
 from sonde.adapters.torch.replay.step_record import BackwardPass, OutsideOp, StepRecord
 from sonde.core import own_code
 from sonde.core.graph import Source
@@ -46,7 +51,8 @@ class Explanation:
 
     ``rows`` of ``row_count``: the rows of the batch that suffice for the trigger.
     ``is_compiler_only``: compiled code gives NaN or Inf, the same ops one by one do not.
-    ``error_source``: the line of the program that raised.
+    ``error_source``: the line of the program that raised. ``is_of_other_rank``: gradients that
+    ranks have exchanged are not finite, those that this rank computed are.
     """
 
     replayed: Replayed
@@ -55,6 +61,7 @@ class Explanation:
     cleared: Cleared | None = None
     is_compiler_only: bool = False
     error_source: Source | None = None
+    is_of_other_rank: bool = False
 
 
 def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigger]) -> Explanation:
@@ -65,9 +72,9 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
     count = 0
     if replayed.rows is not None:
         rows, count = replayed.rows.rows, replayed.rows.size
-    elif triggers[0].kind == "spike" and replayed.plain.was_run:
+    elif triggers[0].kind in ("spike", "exception") and replayed.plain.was_run:
         with recorder.replaying():
-            rows, count = _rows_of_spike(record, triggers[0])
+            rows, count = _sufficient_rows(record, triggers[0], replayed.plain)
     with recorder.replaying():
         source = _error_source(record, replayed)
     return Explanation(
@@ -77,18 +84,25 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
         _cleared(record),
         _is_compiler_only(replayed),
         source,
+        _is_of_other_rank(replayed, triggers),
     )
 
 
-def _rows_of_spike(record: StepRecord, trigger: Trigger) -> tuple[tuple[int, ...], int]:
-    """The rows that alone exceed the threshold of the trigger; none if they are not found."""
+def _sufficient_rows(
+    record: StepRecord, trigger: Trigger, plain: Execution
+) -> tuple[tuple[int, ...], int]:
+    """The rows that alone exceed the threshold of a spike, or raise the same exception; none if
+    they are not found."""
     count, threshold = batch_size(record), trigger.threshold
-    if count is None or threshold is None or not 1 < count <= _MOST_ROWS:
+    if count is None or not 1 < count <= _MOST_ROWS:
         return (), 0
 
     def holds(rows: Sequence[int]) -> bool:
         done = execute(with_rows(record, rows))
-        return done.error is None and _size_of(done, trigger.quantity) > threshold
+        if trigger.kind == "exception":
+            return type(done.error) is type(plain.error) and str(done.error) == str(plain.error)
+        size = _size_of(done, trigger.quantity)
+        return done.error is None and threshold is not None and size > threshold
 
     found = smallest_rows(count, holds, most=_MOST_EXECUTIONS)
     return ((), 0) if found is None or len(found.rows) == count else (found.rows, count)
@@ -142,6 +156,12 @@ def _is_compiler_only(replayed: Replayed) -> bool:
     if observed is None or not replayed.is_exact:
         return False
     return is_non_finite(replayed.plain) and not is_non_finite(observed)
+
+
+def _is_of_other_rank(replayed: Replayed, triggers: Sequence[Trigger]) -> bool:
+    is_reduced = any(each.kind == "reduced_gradients" for each in replayed.plain.reasons)
+    is_bad = triggers[0].kind == "non-finite" and triggers[0].quantity == "gradient"
+    return is_reduced and is_bad and not is_non_finite(replayed.plain)
 
 
 def _error_source(record: StepRecord, replayed: Replayed) -> Source | None:

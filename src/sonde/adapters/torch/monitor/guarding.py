@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ class Guarding:
         self._loss = LossWatch()
         self._columns = ParameterColumns()
         self._meter = Meter(self._know)
-        self._keeper = StepKeeper(self._failed)
+        self._keeper = StepKeeper(self._failed, snapshot_every=options.snapshot_every)
         self._hooks = StepHooks(
             self._optimizer_begins,
             self._optimizer_left,
@@ -163,6 +164,8 @@ class Guarding:
             self._meter.before_update(optimizer)
         if triggers:
             self._act(triggers, optimizer)
+        with self._shield:
+            self._keeper.before_update(self._step, optimizer)
 
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_idle or self._hooks.depth:
@@ -178,6 +181,7 @@ class Guarding:
             if self._signals is not None:
                 self._meter.after_update(optimizer, self._signals)
                 self._judge.updated(self._signals)
+                self._keeper.after_update(optimizer, self._signals, self._columns)
                 self._write(self._signals)
 
     def _scaler_skipped(self, optimizer: Any) -> None:
@@ -229,7 +233,7 @@ class Guarding:
             self._keeper.take(self._step, None)
             if not self._keeper.has_events:
                 return
-            text = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+            text = shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
             found = Trigger("exception", self._step, text=text)
             if self._counts.wants(self._step, [found]):
                 signals = Signals(self._step, time=time.time(), has_loss=False)
@@ -278,8 +282,8 @@ class Guarding:
             return  # The user wants to have the step, not to change the training.
         if action == "stop":
             raise GuardStopped(what)
-        if action == "pause":
-            stop_here(what)
+        if action == "pause" and not self._counts.is_repeated:
+            stop_here(trigger_text(triggers[0]), step=self._step)
         elif action == "skip" and optimizer is not None and signals is not None:
             with self._shield:
                 signals.is_skipped = True
@@ -289,10 +293,11 @@ class Guarding:
         """Execute the step again, write it, and say what was found."""
         what = f"{step_text(self._step)}: {trigger_text(triggers[0])}"
         kept = self._keeper.keep(
-            self.rank, triggers, signals, self._columns.names, self._options.directory
+            self.rank, triggers, signals, self._columns, self._options.directory
         )
-        if kept is not None and kept.path is not None:
-            self._counts.kept.append(shown_path(kept.path))
+        if kept is not None:
+            self._counts.kept += map(shown_path, kept.paths(triggers))
+            self._counts.kept_steps += kept.path is not None
         for line in kept_lines(what, triggers, kept):
             self._say(line)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sonde.adapters.torch.monitor.explaining import Explanation
+from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
 from sonde.adapters.torch.replay.step_record import Reason
 from sonde.core.graph import Source, shown_source
@@ -14,6 +15,8 @@ from sonde.core.text.number_text import count_text, scientific
 from sonde.monitor.triggers import Trigger
 
 _SHOWN_ROWS = 8
+_UNREMARKABLE = ("call_failed", "reduced_gradients")
+"""Reasons that say nothing new: the exception is named; gradients of other ranks are not here."""
 _REASONS = {
     "closure": "the optimizer computes the gradients itself, in a closure",
     "compiled_function": "a compiled function runs modules",
@@ -48,10 +51,37 @@ def kept_lines(what: str, triggers: Sequence[Trigger], kept: KeptStep | None) ->
     """``what`` triggered, where it began, and where the step is; then what else went wrong."""
     if kept is None:
         return [f"{what}; nothing of the step was recorded, so it cannot be kept"]
-    parts = [what, *_explained(kept.explanation, triggers)]
+    parts = [what, *_cause_before(kept, triggers), *_explained(kept.explanation, triggers)]
     if kept.path is not None:
         parts.append(f"kept in {shown_path(kept.path)}")
-    return ["; ".join(parts), *filter(None, [kept.problem])]
+    went = kept.went_back
+    if went is not None:
+        parts.append(_went_back_text(went))
+    problems = (kept.problem, "" if went is None else went.problem)
+    return ["; ".join(parts), *filter(None, problems)]
+
+
+def _cause_before(kept: KeptStep, triggers: Sequence[Trigger]) -> Iterator[str]:
+    """What made weights non-finite before this step."""
+    if triggers[0].quantity != "weight":
+        return
+    went = kept.went_back
+    bad = kept.bad_update if went is None or went.bad_update is None else went.bad_update
+    if bad is None:
+        yield f"the update of step {triggers[0].step - 1} or code before this step wrote them"
+        return
+    optimizer, name = bad.finding.evidence.get("optimizer"), bad.finding.parameter or "a weight"
+    yield (
+        f"the update of step {bad.step} by {optimizer} made {name} non-finite, its gradient was "
+        "finite"
+    )
+
+
+def _went_back_text(went: WentBack) -> str:
+    inexact = "" if went.is_exact else ", not bit for bit"
+    where = "" if went.path is None else f" kept in {shown_path(went.path)}"
+    steps = count_text(went.steps, "step")
+    return f"run again from {steps} before{inexact}, step {went.step} is{where}"
 
 
 def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterator[str]:
@@ -59,7 +89,7 @@ def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterato
     origin = replayed.origin
     rows = _rows_text(explanation)
     if triggers[0].quantity == "weight":
-        yield f"the update of step {triggers[0].step - 1} or code before this step wrote them"
+        pass  # The weights themselves are the origin.
     elif explanation.is_compiler_only:
         yield (
             "compiled code computes NaN or Inf, the same ops without the compiler do not; "
@@ -73,10 +103,13 @@ def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterato
             name = "a tensor that was computed outside of the step, used"
         at = _at(origin.source)
         yield f"{'it was in' if is_input else 'it began at'} {name}{at}{rows}"
-    elif rows:
+    elif rows and replayed.plain.error is None:
         yield f"it comes {rows.removeprefix(', ')}"
-    if explanation.error_source is not None and replayed.plain.error is not None:
-        yield f"executed again it raises the same{_at(explanation.error_source)}"
+    if explanation.is_of_other_rank:
+        yield "what this rank computes is finite: it came from another rank"
+    if replayed.plain.error is not None:
+        op = "" if replayed.failed_op is None else f" in {replayed.failed_op.name}"
+        yield f"executed again it raises{op}{_at(explanation.error_source)}{rows}"
     if replayed.micro_batch is not None and origin is not None:
         passes = origin.evidence.get("micro_batches")
         if isinstance(passes, int) and passes > 1:
@@ -105,7 +138,7 @@ def _exactness(explanation: Explanation) -> Iterator[str]:
             where = f", first at {op.name}{_at(shown_source(op.sources))}"
         what = f"the {first.quantity} of {first.name} differs{by}"
         yield f"the step is not deterministic{where}: {what}"
-    reasons = [each for each in plain.reasons if each.kind != "call_failed"]
+    reasons = [each for each in plain.reasons if each.kind not in _UNREMARKABLE]
     if reasons:
         yield f"not all of it is executed again: {_reasons_text(reasons)}"
 
@@ -133,5 +166,6 @@ def _at(source: Source | None) -> str:
         return ""
     file = os.path.relpath(source.file) if os.path.isabs(source.file) else source.file
     place = source.file if file.startswith("..") else file
+    inside = f" ({source.library_text})" if source.library is not None else ""
     code = f": {source.code.strip()}" if source.code else ""
-    return f", {place}:{source.line}{code}"
+    return f", {place}:{source.line}{inside}{code}"

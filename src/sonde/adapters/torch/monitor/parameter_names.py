@@ -32,7 +32,7 @@ class ParameterColumns:
         if not new:
             return []
         known = _names(modules)
-        added = []
+        added: list[str] = []
         for number, each in enumerate(parameters):
             if private.tensor_id(each) in self._columns:
                 continue
@@ -40,6 +40,11 @@ class ParameterColumns:
             added.append(known.get(private.tensor_id(each), f"parameter_{number}"))
         self.names = without_duplicates([*self.names, *added])
         return added
+
+    def names_of(self, parameters: Iterable[torch.Tensor]) -> dict[int, str]:
+        """The names of those that have a column, by Python's id."""
+        found = ((each, self._columns.get(private.tensor_id(each), -1)) for each in parameters)
+        return {id(each): self.names[n] for each, n in found if 0 <= n < len(self.names)}
 
     def of(self, parameters: Sequence[torch.Tensor]) -> npt.NDArray[np.intp]:
         """The columns; -1 for parameters beyond the most that a file may have."""

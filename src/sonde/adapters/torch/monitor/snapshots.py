@@ -18,6 +18,7 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import parameters_of
+from sonde.adapters.torch.replay.comparison import difference
 from sonde.adapters.torch.replay.execution import execute, weight_versions
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import ModuleCall, OutsideOp, StepRecord
@@ -129,7 +130,7 @@ class Snapshots:
         states = [(each, each.state, _settings(each)) for each in optimizers]
         try:
             with recorder.replaying():
-                yield Past(self._base, self.steps)
+                yield Past(self._base, self.steps, [(each, data) for each, data, _, _ in weights])
         finally:
             for parameter, data, version, gradient in weights:
                 parameter.data = data
@@ -145,7 +146,16 @@ class Past:
     """Runs the steps since a snapshot again, from the snapshot on."""
 
     _base: _Snapshot
-    _steps: list[PastStep]
+    all: list[PastStep]
+    _present: list[tuple[torch.Tensor, torch.Tensor]]
+
+    def is_present(self) -> bool:
+        """Whether the weights are those of the training, bit for bit."""
+        with private.unobserved():
+            return all(
+                difference("parameter gradient", "", data, parameter.detach()) is None
+                for parameter, data in self._present
+            )
 
     def restart(self) -> None:
         """Set weights and optimizer states to those of the snapshot."""
@@ -157,13 +167,6 @@ class Past:
                 for key, each in state:
                     made[key] = _copied(each, _cloned_like(key))
                 optimizer.state = made
-
-    def steps(self) -> Iterator[PastStep]:
-        """Each step with its gradients in place, before its update; the update follows when the
-        next step is asked for, unless the caller has made it."""
-        for past in self._steps:
-            self.prepare(past)
-            yield past
 
     def prepare(self, past: PastStep) -> None:
         """Compute the gradients of a step and set its optimizer's settings of then."""

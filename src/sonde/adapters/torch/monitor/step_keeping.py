@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from sonde.adapters.torch.debugging.optimizers import parameters_of
 from sonde.adapters.torch.monitor.explaining import Explanation, explain
+from sonde.adapters.torch.monitor.going_back import BadUpdate, WentBack, go_back, is_late
+from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
+from sonde.adapters.torch.monitor.snapshots import Snapshots
+from sonde.adapters.torch.replay.optimizer_step import find_bad_update
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, StepRecord
 from sonde.adapters.torch.replay.storage import write_step
@@ -28,6 +34,15 @@ class KeptStep:
     explanation: Explanation
     path: Path | None = None
     problem: str = ""
+    bad_update: BadUpdate | None = None
+    went_back: WentBack | None = None
+
+    def paths(self, triggers: Sequence[Trigger]) -> list[Path]:
+        """The directories that were written, the one to look at first in front: if weights were
+        spoiled, that of the earlier step that did it."""
+        earlier = None if self.went_back is None else self.went_back.path
+        both = (earlier, self.path) if triggers[0].quantity == "weight" else (self.path, earlier)
+        return [path for path in both if path is not None]
 
 
 class StepKeeper:
@@ -36,13 +51,17 @@ class StepKeeper:
     ``failed`` gets exceptions of the recorder, which is then off; the monitor goes on.
     """
 
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, failed: Callable[[Exception], None], *, snapshot_every: int = 0) -> None:
         self._recorder = StepRecorder(failed)
+        self._snapshots = Snapshots(snapshot_every) if snapshot_every else None
+        self._bad_update: BadUpdate | None = None
         self._record: StepRecord | None = None
         self._scaling: GradScaling | None = None
 
     def install(self, undo: ExitStack) -> None:
         """Record until ``undo`` is closed."""
+        if self._snapshots is not None:
+            undo.callback(self._snapshots.close)
         self._recorder.install(undo)
 
     def optimizer_begins(
@@ -61,9 +80,26 @@ class StepKeeper:
         self._record = self._recorder.take(step, optimizer)
         self._record.scaling = self._scaling
 
+    def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """The step was judged, and its optimizer is about to change the weights."""
+        if self._snapshots is not None and self._record is not None:
+            self._snapshots.before_update(step, optimizer, self._record)
+
+    def after_update(
+        self, optimizer: torch.optim.Optimizer, signals: Signals, parameters: ParameterColumns
+    ) -> None:
+        """Look for weights that the update made non-finite from finite gradients."""
+        was_finite = not signals.non_finite_weights and not signals.non_finite_gradients
+        if was_finite and not signals.is_skipped and not math.isfinite(signals.update_ratio):
+            names = parameters.names_of(parameters_of(optimizer))
+            finding = find_bad_update(optimizer, names)
+            self._bad_update = None if finding is None else BadUpdate(signals.step, finding)
+
     def step_ended(self) -> None:
         self._record = self._scaling = None
         self._recorder.step_ended()
+        if self._snapshots is not None:
+            self._snapshots.step_ended()
 
     @property
     def has_events(self) -> bool:
@@ -93,7 +129,7 @@ class StepKeeper:
         rank: int,
         triggers: Sequence[Trigger],
         signals: Signals,
-        parameters: Sequence[str],
+        parameters: ParameterColumns,
         directory: Path,
     ) -> KeptStep | None:
         """Execute the step again and write it; None if nothing of it was recorded."""
@@ -102,13 +138,20 @@ class StepKeeper:
             return None
         record.rank = rank
         explanation = explain(record, self._recorder, triggers)
+        facts = _facts(triggers)
+        kept = KeptStep(explanation, bad_update=self._bad_update)
         try:
-            place = write_step(
-                record, directory, _facts(triggers), _signal_facts(signals, parameters)
-            )
+            place = write_step(record, directory, facts, _signal_facts(signals, parameters.names))
+            kept = replace(kept, path=place.path)
         except SondeError as error:
-            return KeptStep(explanation, problem=str(error))
-        return KeptStep(explanation, place.path)
+            kept = replace(kept, problem=str(error))
+        if self._snapshots is not None and is_late(triggers) and record.optimizer is not None:
+            names = parameters.names_of(parameters_of(record.optimizer))
+            went = go_back(
+                self._snapshots, self._recorder, names, facts, rank=rank, directory=directory
+            )
+            kept = replace(kept, went_back=went)
+        return kept
 
 
 def _facts(triggers: Sequence[Trigger]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 
 
 class OutermostHook:
@@ -48,14 +49,16 @@ class OutermostHook:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Take the hook away in this block."""
+        """Take the hook away in this block, if it is there."""
+        was_there = self._number in private.module_hooks()[0]
         self._hidden += 1
         self._hide()
         try:
             yield
         finally:
             self._hidden -= 1
-            self._show()
+            if was_there:
+                self._show()
 
     def clear(self) -> None:
         """Forget the module that runs."""
@@ -63,6 +66,15 @@ class OutermostHook:
             self._remove_from(self.module)
             self.module = self._frame = None
         self._remove_left()
+        self._show()
+
+    def hide_until_shown(self) -> None:
+        """Take the hook away until `show` is called."""
+        if self.module is None:
+            self._hide()
+
+    def show(self) -> None:
+        """Put the hook back, unless a module runs."""
         self._show()
 
     def _uninstall(self) -> None:
@@ -118,3 +130,20 @@ def _functions(hook: OutermostHook) -> tuple[Callable[..., None], Callable[..., 
 
     private.hide_from_compiler(before, after)
     return before, after
+
+
+def is_compiled_container(frame: FrameType | None) -> bool:
+    """Whether ``frame`` is called by a container of torch on which ``compile()`` was called.
+
+    Torch compiles the forward pass of such a container only where there are hooks: the recorder's
+    must not be there.
+    """
+    for each in private.frames_from(frame):
+        if each.f_code is _COMPILED_CALL:
+            return type(each.f_locals.get("self")).__module__.startswith("torch.nn.")
+        if is_user_file(each.f_code.co_filename):
+            return False
+    return False
+
+
+_COMPILED_CALL = nn.Module._wrapped_call_impl.__code__

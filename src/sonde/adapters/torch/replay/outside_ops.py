@@ -255,6 +255,7 @@ class OutsideOps(TorchFunctionMode):
                 private.version_of(before.alias),
                 before.requires_grad,
                 tensor,
+                earlier=before,
             )
             self._known.note_write(after)
             yield before, after

@@ -28,7 +28,7 @@ from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.gradients import PriorGradients
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, keep, map_tree
 from sonde.adapters.torch.replay.module_calls import CallRecorder, is_transparent
-from sonde.adapters.torch.replay.module_hooks import OutermostHook
+from sonde.adapters.torch.replay.module_hooks import OutermostHook, is_compiled_container
 from sonde.adapters.torch.replay.outside_ops import (
     KnownTensors,
     OutsideOps,
@@ -115,6 +115,7 @@ class StepRecorder:
             return
         with self._guard:
             self._drop_interrupted_call(sys._getframe(1))
+            self._hook.show()
             if self._backward is not None or self._hook.module is not None:
                 self._add_reason(Reason("optimizer_inside", type(optimizer).__name__))
             if not has_closure:
@@ -253,6 +254,7 @@ class StepRecorder:
             return
         with self._guard, private.unobserved():
             self._drop_interrupted_call(sys._getframe(1))
+            self._hook.show()
             if self._hook.module is not None:
                 self._add_reason(Reason("backward_inside", type(self._hook.module).__name__))
                 return
@@ -346,6 +348,8 @@ class StepRecorder:
         """A compiled function is about to run: the compiler must not meet the mode."""
         if self._hook.module is None and self._is_recording():
             with self._guard:
+                if is_compiled_container(sys._getframe(1)):
+                    self._hook.hide_until_shown()
                 if self._outside in private.function_modes():
                     self._pause()
                     self._add_reason(Reason("compiled_function"))
