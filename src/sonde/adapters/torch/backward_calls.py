@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,6 +25,12 @@ class BackwardListener(Protocol):
         ...
 
     def backward_ended(self, error: Exception | None) -> None: ...
+
+
+def plain_backward() -> Callable[..., None]:
+    """``torch.autograd.backward`` without its listeners: for a backward pass of Sonde's own."""
+    original: Callable[..., None] = inspect.unwrap(torch.autograd.backward)
+    return original
 
 
 _NAMES = ("grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.backward_calls import plain_backward
 from sonde.adapters.torch.replay.comparison import Difference, difference
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
 from sonde.adapters.torch.replay.module_calls import outputs_of
@@ -224,9 +225,7 @@ class _Run:
                     self._compare("loss", f"backward {passed.number}", kept.alias, root)
             inputs = passed.inputs
             wanted = None if inputs is None else [self._argument(each) for each in inputs]
-        torch.autograd.backward(
-            roots, gradients, passed.keeps_graph, passed.makes_graph, inputs=wanted
-        )
+        plain_backward()(roots, gradients, passed.keeps_graph, passed.makes_graph, inputs=wanted)
 
     def _backward_from_outputs(self, passed: BackwardPass) -> None:
         """Start at the outputs of the modules, with the gradients that arrived there."""
@@ -242,7 +241,7 @@ class _Run:
                 roots.append(root)
                 gradients.append(output.gradient)
         if roots:
-            torch.autograd.backward(roots, gradients, passed.keeps_graph, passed.makes_graph)
+            plain_backward()(roots, gradients, passed.keeps_graph, passed.makes_graph)
 
     # ---------------------------------------------------------------------- tensors
 

@@ -117,6 +117,12 @@ class KnownTensors:
     def add(self, kept: KeptTensor) -> None:
         self._by_id[kept.key] = kept
 
+    def discard(self, tensors: Iterable[KeptTensor]) -> None:
+        """Keep ``tensors`` no longer."""
+        for each in tensors:
+            if self._by_id.get(each.key) is each:
+                del self._by_id[each.key]
+
     def clear(self) -> None:
         self._by_id.clear()
         self._written.clear()

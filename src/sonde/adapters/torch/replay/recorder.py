@@ -334,11 +334,34 @@ class StepRecorder:
     def _bound_calls(self) -> None:
         """Drop the oldest of too many calls that no backward pass has reached, if they are large:
         a program may evaluate without ``no_grad``."""
+        if len(self._events) % MOST_UNUSED_CALLS:
+            return
         pending = [e for e in self._events if isinstance(e, ModuleCall) and e.is_pending]
-        if len(pending) > MOST_UNUSED_CALLS and not self._calls.fits(pending):
-            for call in pending[: len(pending) // 2]:
-                self._events.remove(call)
+        if len(pending) >= MOST_UNUSED_CALLS and not self._calls.fits(pending):
+            self._drop_before(pending[len(pending) // 2])
             self._add_reason(Reason("call_not_kept", pending[0].name))
+
+    def _drop_before(self, call: ModuleCall) -> None:
+        """Drop the events before ``call`` that no backward pass has used."""
+        kept: list[Event] = []
+        unused: list[Event] = []
+        for position, event in enumerate(self._events):
+            if event is call:
+                kept += self._events[position:]
+                break
+            if isinstance(event, BackwardPass):
+                kept += [*unused, event]
+                unused = []
+            elif not isinstance(event, ModuleCall) or event.is_pending:
+                unused.append(event)
+            else:
+                kept.append(event)
+        for event in unused:
+            if isinstance(event, ModuleCall):
+                self._known.discard(each.tensor for each in event.outputs)
+            elif not isinstance(event, BackwardPass):
+                self._known.discard(event.outputs)
+        self._events = kept
 
     def _add_reason(self, reason: Reason) -> None:
         if reason not in self._reasons:
