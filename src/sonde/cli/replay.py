@@ -11,6 +11,7 @@ import click
 
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options
 from sonde.cli.ckpt_files import json_option, write_json
+from sonde.cli.compile_check import AGREES, DEVIATES, FAILED
 from sonde.cli.own_option import own_option
 from sonde.cli.replay_text import as_document, finding_lines, version_lines
 from sonde.cli.step_modules import ModuleOptions, found_modules, module_options, open_step
@@ -169,9 +170,7 @@ def _executed(
     with found_modules(step, options) as found, with_flags(step.manifest.flags):
         replaying = StepReplay(step, found.modules)
         if asked.compile_check:
-            from sonde.cli.replay_compile_check import check_compiled
-
-            return check_compiled(replaying)
+            return _check_compiled(replaying)
         if asked.json_file != "-":
             print(f"step {step.manifest.step} of rank {step.manifest.rank}: {_why(replaying)}")
         findings, code = _answers(replaying, asked)
@@ -185,6 +184,17 @@ def _executed(
     if asked.json_file is not None:
         write_json(asked.json_file, as_document(step, found.way, findings))
     return code
+
+
+def _check_compiled(replaying: StepReplay) -> int:
+    from sonde.adapters.torch.replay.compiled_check import check_compiled
+    from sonde.cli.compile_check_text import as_lines
+
+    verdict = check_compiled(replaying, say)
+    print("\n".join(as_lines(verdict)))
+    if not verdict.agrees:
+        return DEVIATES
+    return AGREES if verdict.is_complete else FAILED
 
 
 def _why(replaying: StepReplay) -> str:
