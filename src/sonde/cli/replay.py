@@ -20,8 +20,8 @@ from sonde.core.finding import Finding
 from sonde.logs import say
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.replay.captured_step import CapturedStep
-    from sonde.adapters.torch.replay.questions import StepReplay
+    from sonde.adapters.torch.replay.questions.step_replay import StepReplay
+    from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
     from sonde.capture.config import CaptureConfig
 
 EXACT, DIFFERS = 0, 1
@@ -162,8 +162,8 @@ def replay(
 def _executed(
     step: CapturedStep, options: ModuleOptions, asked: Asked, config: CaptureConfig | None
 ) -> int:
-    from sonde.adapters.torch.replay.environment import with_flags
-    from sonde.adapters.torch.replay.questions import StepReplay
+    from sonde.adapters.torch.replay.questions.step_replay import StepReplay
+    from sonde.adapters.torch.replay.storage.environment import with_flags
 
     for line in version_lines(step):
         say(line)
@@ -187,7 +187,7 @@ def _executed(
 
 
 def _check_compiled(replaying: StepReplay) -> int:
-    from sonde.adapters.torch.replay.compiled_check import check_compiled
+    from sonde.adapters.torch.replay.questions.compiled_check import check_compiled
     from sonde.cli.compile_check_text import as_lines
 
     verdict = check_compiled(replaying, say)
@@ -218,7 +218,7 @@ def _answers(replaying: StepReplay, asked: Asked) -> tuple[list[Finding], int]:
     if asked.rows:
         found.append(replaying.needed_rows())
     if asked.settings:
-        from sonde.adapters.torch.replay.settings import with_settings
+        from sonde.adapters.torch.replay.questions.settings import with_settings
 
         found.append(with_settings(replaying, asked.settings))
     if asked.fp64:  # last: it converts the networks in place

@@ -9,14 +9,14 @@ from sonde.core.finding import Finding
 from sonde.core.text.terminal_text import printable
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.replay.captured_step import CapturedStep
+    from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 
 _SHOWN_ROWS = 20
 
 
 def version_lines(step: CapturedStep) -> Iterator[str]:
     """What differs between this process and the one that was captured, one line each."""
-    from sonde.adapters.torch.replay.environment import file_digest, has_device, versions
+    from sonde.adapters.torch.replay.storage.environment import file_digest, has_device, versions
 
     stored = step.manifest.versions
     now = versions()

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from sonde.adapters.torch.replay.object_pickle import (
+from sonde.adapters.torch.replay.storage.object_pickle import (
     ObjectWriter,
     read_objects,
     unpicklable_hooks,
 )
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, read_tensors
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, read_tensors
 from sonde.replay.errors import ReplayError
 
 

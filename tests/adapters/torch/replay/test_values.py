@@ -14,10 +14,10 @@ import pytest
 import torch
 from transformers.modeling_outputs import CausalLMOutput
 
-from sonde.adapters.torch.replay.object_pickle import ObjectWriter, read_objects
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, read_tensors
-from sonde.adapters.torch.replay.value_reader import ValueReader
-from sonde.adapters.torch.replay.value_writer import ValueWriter
+from sonde.adapters.torch.replay.storage.object_pickle import ObjectWriter, read_objects
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, read_tensors
+from sonde.adapters.torch.replay.storage.value_reader import ValueReader
+from sonde.adapters.torch.replay.storage.value_writer import ValueWriter
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import OBJECTS
 from sonde.replay.stored_values import AnyStoredValue, missing_values

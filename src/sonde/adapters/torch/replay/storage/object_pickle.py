@@ -22,8 +22,8 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
-from sonde.adapters.torch.replay.local_functions import reduce_function
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, is_storable
+from sonde.adapters.torch.replay.storage.local_functions import reduce_function
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
 from sonde.core.files.atomic_file import open_new
 from sonde.replay.errors import ReplayError
 from sonde.replay.ownership import refuse_foreign

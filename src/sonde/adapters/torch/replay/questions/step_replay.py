@@ -12,11 +12,10 @@ from torch import nn
 
 from sonde.adapters.torch.determinism.randomness import Randomness
 from sonde.adapters.torch.determinism.shuffle_dropout import stop_dropout
-from sonde.adapters.torch.replay.captured_step import CapturedStep
 from sonde.adapters.torch.replay.changed_records import in_double, micro_batches, with_rows
 from sonde.adapters.torch.replay.comparison import difference
 from sonde.adapters.torch.replay.execution import Execution, execute
-from sonde.adapters.torch.replay.outcomes import outcome_of
+from sonde.adapters.torch.replay.questions.outcomes import outcome_of
 from sonde.adapters.torch.replay.reason_text import reasons_text
 from sonde.adapters.torch.replay.run_again import (
     Replayed,
@@ -25,6 +24,7 @@ from sonde.adapters.torch.replay.run_again import (
     run_again,
 )
 from sonde.adapters.torch.replay.step_record import StepRecord
+from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.core.finding import Finding, Severity
 from sonde.core.text.number_text import count_text, number_text
 from sonde.replay.errors import ReplayError

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sonde.adapters.torch.replay.environment import has_device
+from sonde.adapters.torch.replay.storage.environment import has_device
 from sonde.compare.weights.checkpoint import Weight
 from sonde.compare.weights.formats.safetensors import NAMES, read_safetensors, write_safetensors
 from sonde.core.dtypes import BY_NAME

@@ -11,7 +11,7 @@ import torch
 from sonde.adapters.torch.compile_check.agreement import CompileVerdict
 from sonde.adapters.torch.compile_check.check import CheckDoneError, CompileCheck
 from sonde.adapters.torch.replay.execution import execute
-from sonde.adapters.torch.replay.questions import StepReplay, check_ran
+from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
 from sonde.replay.errors import ReplayError
 
 
