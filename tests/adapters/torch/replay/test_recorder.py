@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.replay import step_record
+from sonde.adapters.torch.replay import module_calls, step_events, step_record
 from sonde.adapters.torch.replay.closures import watch_closures
 from sonde.adapters.torch.replay.execution import FATAL, execute
 from sonde.adapters.torch.replay.module_state import ModuleWatch
@@ -139,10 +139,8 @@ def test_graphs_that_are_not_differentiated_are_freed() -> None:
 def test_results_that_no_backward_pass_reaches_are_not_kept_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from sonde.adapters.torch.replay import module_calls, recorder
-
-    monkeypatch.setattr(module_calls, "MOST_UNUSED_BYTES", 1000)
-    monkeypatch.setattr(recorder, "MOST_UNUSED_CALLS", 4)
+    monkeypatch.setattr(step_events, "MOST_UNUSED_BYTES", 1000)
+    monkeypatch.setattr(step_events, "MOST_UNUSED_CALLS", 6)
     net = mlp()
     with recording(nothing) as found:
         for _ in range(100):
@@ -323,8 +321,6 @@ def test_compiled_code_is_repeated_exactly_and_not_compiled_again() -> None:
 
 
 def test_a_failure_of_the_recorder_ends_recording_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sonde.adapters.torch.replay import module_calls
-
     def fail(*_: Any, **__: Any) -> Any:
         raise ArithmeticError("planted")
 

@@ -23,7 +23,6 @@ from sonde.adapters.torch.replay.random_states import autocast_states, take_rand
 from sonde.adapters.torch.replay.step_record import ModuleCall, Output, Reason
 
 GradientArrived = Callable[[ModuleCall, int, torch.Tensor], None]
-MOST_UNUSED_BYTES = 256 * 2**20
 
 
 def is_transparent(module: nn.Module) -> bool:
@@ -147,12 +146,6 @@ class CallRecorder:
             if not each.is_known and not each.requires_grad:
                 self._copied.add(id(call.module))
                 self._add_reason(Reason("input_changed", call.name))
-
-    def fits(self, calls: Sequence[ModuleCall]) -> bool:
-        """Whether calls that may never be used are small."""
-        tensors = [each.alias for call in calls for each in call.inputs]
-        tensors += [each.tensor.alias for call in calls for each in call.outputs]
-        return sum(each.numel() * each.element_size() for each in tensors) <= MOST_UNUSED_BYTES
 
     def _copied_argument(self, tensor: torch.Tensor) -> KeptTensor:
         kept = self._known.argument(tensor)

@@ -45,7 +45,7 @@ class OutermostHook:
         handle = register_module_forward_pre_hook(self._before)
         self._number = handle.id
         self._is_installed = True
-        undo.callback(self._uninstall)
+        undo.callback(self.remove)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -77,7 +77,8 @@ class OutermostHook:
         """Put the hook back, unless a module runs."""
         self._show()
 
-    def _uninstall(self) -> None:
+    def remove(self) -> None:
+        """Take the hook away for good."""
         self._is_installed = False
         self.clear()
         self._hide()

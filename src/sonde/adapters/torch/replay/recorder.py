@@ -36,6 +36,7 @@ from sonde.adapters.torch.replay.outside_ops import (
     push_function_mode_below,
 )
 from sonde.adapters.torch.replay.random_states import autocast_states
+from sonde.adapters.torch.replay.step_events import StepEvents
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -44,11 +45,6 @@ from sonde.adapters.torch.replay.step_record import (
     StepRecord,
 )
 from sonde.core.interruption import is_interruption
-
-MOST_EVENTS = 20_000
-"""A program that never steps an optimizer must not fill the memory."""
-MOST_UNUSED_CALLS = 64
-"""Calls that no backward pass has reached. A program that evaluates with gradients makes many."""
 
 
 class OptimizerInReplayError(Exception):
@@ -77,10 +73,9 @@ class StepRecorder:
         self._watches_always = False
         self._backward: BackwardPass | None = None
         self._passes = 0
-        self._events: list[Event] = []
-        self._reasons: list[Reason] = []
         self._known = KnownTensors()
-        self._calls = CallRecorder(self._known, self.scopes, self._add_reason)
+        self._events = StepEvents(self._known)
+        self._calls = CallRecorder(self._known, self.scopes, self._events.add_reason)
         self._prior = PriorGradients(self._calls.parameters)
         self._outside = OutsideOps(
             self._known,
@@ -117,20 +112,21 @@ class StepRecorder:
             self._drop_interrupted_call(sys._getframe(1))
             self._hook.show()
             if self._backward is not None or self._hook.module is not None:
-                self._add_reason(Reason("optimizer_inside", type(optimizer).__name__))
+                self._events.add_reason(Reason("optimizer_inside", type(optimizer).__name__))
             if not has_closure:
                 self._is_stepping = True
                 self._pause()
 
     def take(self, step: int, optimizer: torch.optim.Optimizer | None = None) -> StepRecord:
         """What was recorded since the last step of an optimizer. Valid until the next one."""
-        self._drop_interrupted_call(sys._getframe(1))
-        for call in self._events:
-            if isinstance(call, ModuleCall):
+        record = StepRecord(step, self._rank, optimizer=optimizer)
+        with self._guard:
+            self._drop_interrupted_call(sys._getframe(1))
+            for call in self._events.calls():
                 self._calls.check_inputs(call)
-        record = StepRecord(step, self._rank, list(self._events), optimizer)
-        record.unreplayable = list(self._reasons)
-        record.prior_gradients = dict(self._prior.found)
+            record.events = list(self._events.events)
+            record.unreplayable = list(self._events.reasons)
+            record.prior_gradients = dict(self._prior.found)
         return record
 
     def closure_begins(self) -> None:
@@ -153,24 +149,16 @@ class StepRecorder:
         if not self._is_on:
             return
         with self._guard:
-            pending = [
-                each
-                for each in self._events
-                if isinstance(each, ModuleCall) and each.is_pending and each.age == 0
-            ]
+            pending = [each for each in self._events.calls() if each.is_pending and not each.age]
             self.forget()
             self._calls.carry_over(pending)
-            self._events.extend(pending)
-            for call in pending:
-                for output in call.outputs:
-                    self._known.add(output.tensor)
+            self._events.carry_over(pending)
             if self._watches_always:
                 self._resume()
 
     def forget(self) -> None:
         """Forget the events of the running step."""
         self._events.clear()
-        self._reasons.clear()
         self._known.clear()
         self._prior.forget()
         self._passes = 0
@@ -210,11 +198,11 @@ class StepRecorder:
         """Whether ``module`` is an outermost one to record."""
         if self._is_recording() and is_transparent(module):
             if torch.distributed.get_world_size() > 1:
-                self._add_reason(Reason("reduced_gradients"))
+                self._events.add_reason(Reason("reduced_gradients"))
             return False
         if not self._is_recording():
             if self._is_on and threading.get_ident() != self._thread:
-                self._add_reason(Reason("other_thread", threading.current_thread().name))
+                self._events.add_reason(Reason("other_thread", threading.current_thread().name))
             return False
         if private.is_tracing():
             return False
@@ -231,7 +219,6 @@ class StepRecorder:
             call = self._calls.end(module, result, error, self._gradient_arrived)
             if call is not None:
                 self._add_event(call)
-                self._bound_calls()
             if call is not None or self._was_active:
                 self._resume()
 
@@ -256,7 +243,7 @@ class StepRecorder:
             self._drop_interrupted_call(sys._getframe(1))
             self._hook.show()
             if self._hook.module is not None:
-                self._add_reason(Reason("backward_inside", type(self._hook.module).__name__))
+                self._events.add_reason(Reason("backward_inside", type(self._hook.module).__name__))
                 return
             self._pause()
             if self._passes == 0:
@@ -273,7 +260,7 @@ class StepRecorder:
         if not is_connected or self._known.unseen:
             is_connected = False
             self._watches_always = True
-            self._add_reason(Reason("outside_unseen", detail=_graph_name(roots)))
+            self._events.add_reason(Reason("outside_unseen", detail=_graph_name(roots)))
         gradients = options.get("grad_tensors")
         if not isinstance(gradients, (tuple, list)):
             gradients = (gradients,) * len(roots)
@@ -312,7 +299,7 @@ class StepRecorder:
         if not self._has_new_gradients:
             return
         self._has_new_gradients = False
-        last = next(each for each in reversed(self._events) if isinstance(each, BackwardPass))
+        last = self._events.last_backward()
         for parameter in self._calls.parameters():
             gradient = parameter.grad
             if gradient is not None:
@@ -324,48 +311,8 @@ class StepRecorder:
     # -------------------------------------------------------------------------- state
 
     def _add_event(self, event: Event) -> None:
-        if not self._is_recording() and not isinstance(event, BackwardPass):
-            return
-        if len(self._events) >= MOST_EVENTS:
-            self.forget()
-            self._add_reason(Reason("call_not_kept", detail=str(MOST_EVENTS)))
-        self._events.append(event)
-
-    def _bound_calls(self) -> None:
-        """Drop the oldest of too many calls that no backward pass has reached, if they are large:
-        a program may evaluate without ``no_grad``."""
-        if len(self._events) % MOST_UNUSED_CALLS:
-            return
-        pending = [e for e in self._events if isinstance(e, ModuleCall) and e.is_pending]
-        if len(pending) >= MOST_UNUSED_CALLS and not self._calls.fits(pending):
-            self._drop_before(pending[len(pending) // 2])
-            self._add_reason(Reason("call_not_kept", pending[0].name))
-
-    def _drop_before(self, call: ModuleCall) -> None:
-        """Drop the events before ``call`` that no backward pass has used."""
-        kept: list[Event] = []
-        unused: list[Event] = []
-        for position, event in enumerate(self._events):
-            if event is call:
-                kept += self._events[position:]
-                break
-            if isinstance(event, BackwardPass):
-                kept += [*unused, event]
-                unused = []
-            elif not isinstance(event, ModuleCall) or event.is_pending:
-                unused.append(event)
-            else:
-                kept.append(event)
-        for event in unused:
-            if isinstance(event, ModuleCall):
-                self._known.discard(each.tensor for each in event.outputs)
-            elif not isinstance(event, BackwardPass):
-                self._known.discard(event.outputs)
-        self._events = kept
-
-    def _add_reason(self, reason: Reason) -> None:
-        if reason not in self._reasons:
-            self._reasons.append(reason)
+        if self._is_recording() or isinstance(event, BackwardPass):
+            self._events.add(event)
 
     def _compiled_function_begins(self) -> None:
         """A compiled function is about to run: the compiler must not meet the mode."""
@@ -375,7 +322,7 @@ class StepRecorder:
                     self._hook.hide_until_shown()
                 if self._outside in private.function_modes():
                     self._pause()
-                    self._add_reason(Reason("compiled_function"))
+                    self._events.add_reason(Reason("compiled_function"))
 
     def _drop_interrupted_call(self, frame: FrameType) -> None:
         """Forget a module that was left by an exception that no hook is called for."""
@@ -394,17 +341,14 @@ class StepRecorder:
     def _remove(self) -> None:
         self._is_on = False
         self._pause()
-        self._hook.clear()
+        self._hook.remove()
         self.forget()
-        self._events.clear()
 
     def _failed(self, error: Exception) -> None:
         if is_interruption(error):
             raise error
         if self._is_on:
-            self._is_on = False
-            with ExitStack() as undo:
-                undo.callback(self._remove)
+            self._remove()
             self._report(error)
 
 
