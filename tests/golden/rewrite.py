@@ -21,6 +21,7 @@ def golden_files() -> dict[str, bytes]:
         "ms_output_trace_code_graph_3.pb": encode_graph(graph),
         "ms_execution_order_graph_3.csv": write_node_order(op.name for op in graph.ops).encode(),
         "ms_global_execution_order_graph_3.csv": write_steps((0, 1, 5)).encode(),
+        **captured_step_files(),
         "signals.rank_2.ring": sample_signals(),
     }
 
