@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.golden.sample import sample_graph, sample_signals
+from tests.golden.sample_step import captured_step_files
 
 from sonde.dump.graph_files.encode import encode_graph
 from sonde.dump.graph_files.execution_order import write_node_order, write_steps
