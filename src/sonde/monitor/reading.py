@@ -120,15 +120,15 @@ def read_ring(path: Path) -> SignalTable:
     kept = kept[np.argsort(kept["sequence"], kind="stable")]
     columns: dict[str, npt.NDArray[Any]] = {}
     for number, name in enumerate(layout.columns):
-        column = kept["numbers"][:, number]
+        column = np.ascontiguousarray(kept["numbers"][:, number])
         columns[name] = column.astype(np.int64) if name in _WHOLE else column
-    columns["batch_hash"] = kept["batch_hash"]
+    columns["batch_hash"] = np.ascontiguousarray(kept["batch_hash"])
     return SignalTable(
         path,
         layout.rank,
         columns,
         layout.parameters,
-        kept["gradients"].reshape(len(kept), len(layout.parameters)),
+        np.ascontiguousarray(kept["gradients"]).reshape(len(kept), len(layout.parameters)),
         len(written) - len(whole),
     )
 
