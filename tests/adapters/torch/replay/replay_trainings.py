@@ -76,6 +76,24 @@ def a_gan_with_frozen_weights() -> Any:
 
 
 @TRAININGS.add
+def a_gan_that_keeps_the_gradients_of_its_other_network() -> Any:
+    """When the judge steps, the maker still has gradients of the step before."""
+    maker, judge = nn.Linear(2, 4), nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
+    first, second = _sgd(maker), _sgd(judge)
+    criterion = nn.BCEWithLogitsLoss()
+    for _ in range(3):
+        judge.zero_grad()
+        criterion(judge(torch.randn(3, 4)), torch.ones(3, 1)).backward()
+        fake = maker(torch.randn(3, 2))
+        criterion(judge(fake.detach()), torch.zeros(3, 1)).backward()
+        second.step()
+        maker.zero_grad()
+        criterion(judge(fake), torch.ones(3, 1)).backward()
+        first.step()
+    return weights(maker, judge)
+
+
+@TRAININGS.add
 def autocast_with_one_module_called_twice() -> Any:
     """Inside a region a weight is cast once: its gradients are added up in low precision."""
     net = mlp()

@@ -23,6 +23,7 @@ class PriorGradients:
     def __init__(self, parameters: Callable[[], Iterable[torch.Tensor]]) -> None:
         self._parameters = parameters
         self._zeroed: dict[int, tuple[torch.Tensor, int]] = {}
+        self._seen: dict[int, torch.Tensor] = {}
         self.found: dict[int, PriorGradient] = {}
 
     def install(self, undo: ExitStack) -> None:
@@ -43,10 +44,14 @@ class PriorGradients:
         private.hide_from_compiler(optimizer.replacement, module.replacement)
 
     def take(self) -> None:
-        """Keep the gradients as they are now. Called where no mode observes ops."""
+        """Keep the gradients of parameters that the step has not differentiated before. Called
+        before each backward pass, where no mode observes ops."""
         for parameter in self._parameters():
             gradient = parameter.grad
-            if gradient is None or id(parameter) in self.found:
+            if id(parameter) in self._seen:
+                continue
+            self._seen[id(parameter)] = parameter
+            if gradient is None:
                 continue
             known, version = self._zeroed.get(id(gradient), (None, -1))
             is_zero = known is gradient and private.version_of(gradient) == version
@@ -56,6 +61,7 @@ class PriorGradients:
 
     def forget(self) -> None:
         self.found.clear()
+        self._seen.clear()
 
     def _note_zeroed(self, parameters: Iterable[torch.Tensor]) -> None:
         with private.unobserved():

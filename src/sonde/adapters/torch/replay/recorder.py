@@ -24,9 +24,10 @@ from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.replay.backward_roots import describe_backward, graph_name
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.gradients import PriorGradients
-from sonde.adapters.torch.replay.kept_tensor import KeptTensor, keep, map_tree
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_calls import CallRecorder, is_transparent
 from sonde.adapters.torch.replay.module_hooks import OutermostHook, is_compiled_container
 from sonde.adapters.torch.replay.outside_ops import (
@@ -35,7 +36,6 @@ from sonde.adapters.torch.replay.outside_ops import (
     pop_function_mode_below,
     push_function_mode_below,
 )
-from sonde.adapters.torch.replay.random_states import autocast_states
 from sonde.adapters.torch.replay.step_events import StepEvents
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
@@ -45,6 +45,9 @@ from sonde.adapters.torch.replay.step_record import (
     StepRecord,
 )
 from sonde.core.interruption import is_interruption
+
+
+_MOST_UNSEEN = 3
 
 
 class OptimizerInReplayError(Exception):
@@ -87,6 +90,7 @@ class StepRecorder:
         self._hook = OutermostHook(self._module_begins, self._module_ended)
         self._has_new_gradients = False
         self._was_active = False
+        self._unseen = 0
 
     def install(self, undo: ExitStack) -> None:
         """Record until ``undo`` is closed."""
@@ -246,43 +250,14 @@ class StepRecorder:
                 self._events.add_reason(Reason("backward_inside", type(self._hook.module).__name__))
                 return
             self._pause()
-            if self._passes == 0:
-                self._prior.take()
-            self._backward = self._backward_pass(tensors, options)
+            self._prior.take()
+            self._backward = describe_backward(self._passes, tensors, options, self._known)
+            if not self._backward.is_connected:
+                # Ops before the first module may explain it; if they do not, watching them is in vain.
+                self._unseen += 1
+                self._watches_always = self._unseen <= _MOST_UNSEEN
+                self._events.add_reason(Reason("outside_unseen", detail=graph_name(tensors)))
             self._add_event(self._backward)
-
-    def _backward_pass(self, tensors: Any, options: dict[str, Any]) -> BackwardPass:
-        given = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
-        roots = [each for each in given if isinstance(each, torch.Tensor)]
-        is_connected = len(roots) == len(given) and all(
-            self._known.find(each) is not None or each.is_leaf for each in roots
-        )
-        if not is_connected or self._known.unseen:
-            is_connected = False
-            self._watches_always = True
-            self._events.add_reason(Reason("outside_unseen", detail=_graph_name(roots)))
-        gradients = options.get("grad_tensors")
-        if not isinstance(gradients, (tuple, list)):
-            gradients = (gradients,) * len(roots)
-        inputs = options.get("inputs")
-        if isinstance(inputs, dict):
-            inputs = tuple(inputs.values())
-        return BackwardPass(
-            self._passes,
-            is_connected,
-            tuple(map(self._known.argument, roots)),
-            tuple(map_tree(tuple(gradients), torch.Tensor, keep)),
-            options.get("retain_graph"),
-            bool(options.get("create_graph")),
-            inputs=None
-            if inputs is None
-            else map_tree(
-                inputs if isinstance(inputs, (tuple, list)) else (inputs,),
-                torch.Tensor,
-                self._known.argument,
-            ),
-            autocast=autocast_states(),
-        )
 
     def backward_ended(self, error: Exception | None) -> None:
         if self._backward is None or threading.get_ident() != self._thread:
@@ -350,7 +325,3 @@ class StepRecorder:
         if self._is_on:
             self._remove()
             self._report(error)
-
-
-def _graph_name(roots: list[torch.Tensor]) -> str:
-    return "" if not roots or roots[0].grad_fn is None else roots[0].grad_fn.name()
