@@ -37,6 +37,8 @@ def late(value=opened):
     return value
 
 if __name__ == "__main__":
+    class Inner(Net):
+        width = 1
     raise SystemExit("trained")
 raise SystemExit("trained")
 """
@@ -57,6 +59,7 @@ def test_classes_imports_and_constants_are_there(
     found = script_definitions(script)
     module = found.module
     assert module.Net().area() == 8 * module.math.pi
+    assert module.Inner().width == 1
     assert module.SIZES == [8, -1, "a"]
     assert module.surely_not_installed_anywhere is None
     assert module.Net.__module__ == "__main__"

@@ -11,6 +11,7 @@ import click
 
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options
 from sonde.cli.ckpt_files import json_option, write_json
+from sonde.cli.compile_check import AGREES, DEVIATES, FAILED
 from sonde.cli.own_option import own_option
 from sonde.cli.replay_text import as_document, finding_lines, version_lines
 from sonde.cli.step_modules import ModuleOptions, found_modules, module_options, open_step
@@ -19,8 +20,8 @@ from sonde.core.finding import Finding
 from sonde.logs import say
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.replay.captured_step import CapturedStep
-    from sonde.adapters.torch.replay.questions import StepReplay
+    from sonde.adapters.torch.replay.questions.step_replay import StepReplay
+    from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
     from sonde.capture.config import CaptureConfig
 
 EXACT, DIFFERS = 0, 1
@@ -161,17 +162,15 @@ def replay(
 def _executed(
     step: CapturedStep, options: ModuleOptions, asked: Asked, config: CaptureConfig | None
 ) -> int:
-    from sonde.adapters.torch.replay.environment import with_flags
-    from sonde.adapters.torch.replay.questions import StepReplay
+    from sonde.adapters.torch.replay.questions.step_replay import StepReplay
+    from sonde.adapters.torch.replay.storage.environment import with_flags
 
     for line in version_lines(step):
         say(line)
     with found_modules(step, options) as found, with_flags(step.manifest.flags):
         replaying = StepReplay(step, found.modules)
         if asked.compile_check:
-            from sonde.cli.replay_compile_check import check_compiled
-
-            return check_compiled(replaying)
+            return _check_compiled(replaying)
         if asked.json_file != "-":
             print(f"step {step.manifest.step} of rank {step.manifest.rank}: {_why(replaying)}")
         findings, code = _answers(replaying, asked)
@@ -185,6 +184,17 @@ def _executed(
     if asked.json_file is not None:
         write_json(asked.json_file, as_document(step, found.way, findings))
     return code
+
+
+def _check_compiled(replaying: StepReplay) -> int:
+    from sonde.adapters.torch.replay.questions.compiled_check import check_compiled
+    from sonde.cli.compile_check_text import as_lines
+
+    verdict = check_compiled(replaying, say)
+    print("\n".join(as_lines(verdict)))
+    if not verdict.agrees:
+        return DEVIATES
+    return AGREES if verdict.is_complete else FAILED
 
 
 def _why(replaying: StepReplay) -> str:
@@ -208,7 +218,7 @@ def _answers(replaying: StepReplay, asked: Asked) -> tuple[list[Finding], int]:
     if asked.rows:
         found.append(replaying.needed_rows())
     if asked.settings:
-        from sonde.adapters.torch.replay.settings import with_settings
+        from sonde.adapters.torch.replay.questions.settings import with_settings
 
         found.append(with_settings(replaying, asked.settings))
     if asked.fp64:  # last: it converts the networks in place

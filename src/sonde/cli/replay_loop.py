@@ -24,8 +24,8 @@ def replay_loop(directory: str, **given: Any) -> tuple[str, ModuleOptions]:
 def execute_forever(directory: str, options: ModuleOptions) -> None:
     """Execute the step until the debugger ends this process."""
     step = open_step(directory, options)
-    from sonde.adapters.torch.replay.environment import with_flags
-    from sonde.adapters.torch.replay.questions import StepReplay, check_ran
+    from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
+    from sonde.adapters.torch.replay.storage.environment import with_flags
     from sonde.adapters.torch.replay_dump import execute_observed
 
     with found_modules(step, options) as found, with_flags(step.manifest.flags):

@@ -9,14 +9,14 @@ from sonde.core.finding import Finding
 from sonde.core.text.terminal_text import printable
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.replay.captured_step import CapturedStep
+    from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 
 _SHOWN_ROWS = 20
 
 
 def version_lines(step: CapturedStep) -> Iterator[str]:
     """What differs between this process and the one that was captured, one line each."""
-    from sonde.adapters.torch.replay.environment import file_digest, versions
+    from sonde.adapters.torch.replay.storage.environment import file_digest, has_device, versions
 
     stored = step.manifest.versions
     now = versions()
@@ -32,7 +32,7 @@ def version_lines(step: CapturedStep) -> Iterator[str]:
             "those of now [script-changed]"
         )
     devices = {each.device for each in step.manifest.tensors} - {"cpu"}
-    missing = sorted(name for name in devices if not _has_device(name))
+    missing = sorted(name for name in devices if not has_device(name))
     if missing:
         yield (
             f"the step was captured on {printable(', '.join(missing))}, which this machine lacks: "
@@ -43,6 +43,8 @@ def version_lines(step: CapturedStep) -> Iterator[str]:
 def finding_lines(finding: Finding) -> Iterator[str]:
     """A finding for the terminal: its sentence, its line of the program, its rows."""
     yield printable(finding.message)
+    if finding.advice:
+        yield printable(f"    {finding.advice}")
     if finding.source is not None:
         yield printable(f"    {finding.source}  {finding.source.code}")
     rows = finding.evidence.get("rows")
@@ -83,13 +85,3 @@ def _rows_text(rows: list[int], evidence: dict[str, object]) -> str:
     where = f"{what} {shown} of the batch of {evidence.get('batch_size')}"
     part = evidence.get("micro_batch")
     return f"from {where}" + ("" if part is None else f", micro-batch {part}")
-
-
-def _has_device(name: str) -> bool:
-    import torch
-
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        return False
-    return True

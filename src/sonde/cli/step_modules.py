@@ -17,8 +17,8 @@ from sonde.logs import say
 from sonde.replay.errors import ReplayError
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.replay.captured_step import CapturedStep
-    from sonde.adapters.torch.replay.module_sources import FoundModules
+    from sonde.adapters.torch.replay.networks.sources import FoundModules
+    from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,21 +82,21 @@ def module_options(command: F) -> F:
 def open_step(directory: str, options: ModuleOptions) -> CapturedStep:
     """The captured step that a user names."""
     with needing_torch("PyTorch is not installed, so no step can be executed"):
-        from sonde.adapters.torch.replay.captured_step import CapturedStep
+        from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
     return CapturedStep(Path(directory), trust=options.trust)
 
 
 @contextmanager
 def found_modules(step: CapturedStep, options: ModuleOptions) -> Iterator[FoundModules]:
     """The network of the step; a line says which way it was found."""
-    from sonde.adapters.torch.replay import module_sources
+    from sonde.adapters.torch.replay.networks import sources
 
     if options.factory is not None:
-        way = module_sources.modules_of_factory(step, options.factory)
+        way = sources.modules_of_factory(step, options.factory)
     elif options.runs_setup:
         way = _after_setup(step)
     else:
-        way = module_sources.pickled_modules(
+        way = sources.pickled_modules(
             step, None if options.script is None else Path(options.script)
         )
     with way as found:
@@ -112,8 +112,8 @@ def found_modules(step: CapturedStep, options: ModuleOptions) -> Iterator[FoundM
 
 @contextmanager
 def _after_setup(step: CapturedStep) -> Iterator[FoundModules]:
-    from sonde.adapters.torch.replay.module_sources import FoundModules, fitted
-    from sonde.adapters.torch.replay.setup_run import SetupDone, SetupRun
+    from sonde.adapters.torch.replay.networks.setup_run import SetupDone, SetupRun
+    from sonde.adapters.torch.replay.networks.sources import FoundModules, fitted
 
     program = step.manifest.program
     if program.file is None:

@@ -18,7 +18,7 @@ from sonde.replay.errors import ReplayError
 from sonde.replay.judgement import Outcome, still_fires
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.replay.captured_step import CapturedStep
+    from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 
 FIXED, STILL_THERE = 0, 1
 
@@ -90,10 +90,10 @@ def verify(
 
 
 def _of_network(step: CapturedStep, options: ModuleOptions) -> Outcome:
-    from sonde.adapters.torch.replay.environment import with_flags
     from sonde.adapters.torch.replay.execution import execute
-    from sonde.adapters.torch.replay.outcomes import outcome_of
-    from sonde.adapters.torch.replay.questions import StepReplay, check_ran
+    from sonde.adapters.torch.replay.questions.outcomes import outcome_of
+    from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
+    from sonde.adapters.torch.replay.storage.environment import with_flags
 
     with found_modules(step, options) as found, with_flags(step.manifest.flags):
         record = StepReplay(step, found.modules).record()
@@ -103,8 +103,8 @@ def _of_network(step: CapturedStep, options: ModuleOptions) -> Outcome:
 
 
 def _of_program(step: CapturedStep, program: tuple[str, ...]) -> Outcome:
-    from sonde.adapters.torch.replay.environment import with_flags
-    from sonde.adapters.torch.replay.verification import Verification, VerifyDone
+    from sonde.adapters.torch.replay.questions.verification import Verification, VerifyDone
+    from sonde.adapters.torch.replay.storage.environment import with_flags
 
     module, words = None, list(program)
     if words[0] == "-m" and len(words) > 1:

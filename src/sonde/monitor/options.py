@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from sonde.core.errors import UsageError
-from sonde.monitor.expression import TriggerExpression, parse_trigger
+
+if TYPE_CHECKING:
+    from sonde.monitor.expression import TriggerExpression
 
 OnTrigger = Literal["continue", "skip", "stop", "pause"]
 DEFAULT_DIRECTORY: Final = "sonde_steps"
@@ -41,6 +43,8 @@ def guard_options(
     snapshot_every: int = 0,
 ) -> GuardOptions:
     """Check the options that a user gave; UsageError for the first that cannot be."""
+    from sonde.monitor.expression import parse_trigger  # needs numpy: not at the start
+
     if on_trigger not in get_args(OnTrigger):
         raise UsageError(
             f"on_trigger must be one of {', '.join(get_args(OnTrigger))} (got {on_trigger!r})",

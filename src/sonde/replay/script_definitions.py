@@ -58,9 +58,8 @@ def script_definitions(path: Path, *, package: str | None = None) -> Definitions
     )
     found = Definitions(module)
     with as_main(found):
-        for statement in tree.body:
-            if is_definition(statement):
-                _execute(statement, path, flags, found)
+        for statement in _definitions(tree.body):
+            _execute(statement, path, flags, found)
     return found
 
 
@@ -95,6 +94,15 @@ def is_definition(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.AnnAssign):
         return statement.value is not None and _is_constant(statement.value)
     return False
+
+
+def _definitions(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The defining statements, also those under ``if __name__ == "__main__":``."""
+    for statement in statements:
+        if is_definition(statement):
+            yield statement
+        elif isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
+            yield from _definitions(statement.body)
 
 
 def _is_name(target: ast.expr) -> bool:

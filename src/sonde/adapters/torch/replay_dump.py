@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sonde.adapters.torch.attach import attach, end_step, running_adapter
 from sonde.adapters.torch.replay.execution import Execution, execute
-from sonde.adapters.torch.replay.questions import StepReplay, check_ran
+from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
 from sonde.adapters.torch.replay.run_again import event_lines
 from sonde.adapters.torch.replay.step_record import Event, StepRecord
 from sonde.capture.config import CaptureConfig

@@ -13,11 +13,10 @@ import torch
 from tests.adapters.torch.replay.recording import Recorded, recording
 from tests.adapters.torch.replay.stored_nets import NETS
 
-from sonde.adapters.torch.replay import tensor_files
 from sonde.adapters.torch.replay.execution import execute
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import StepRecord
-from sonde.adapters.torch.replay.storage import read_step, write_step
+from sonde.adapters.torch.replay.storage import read_step, tensor_files, write_step
 from sonde.replay.errors import ReplayError
 
 

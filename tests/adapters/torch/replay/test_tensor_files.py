@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from torch import nn
 
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, is_storable, read_tensors
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable, read_tensors
 from sonde.replay.errors import ReplayError
 from sonde.replay.tensor_table import StoredTensor
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from transformers.modeling_outputs import CausalLMOutput
 
-from sonde.adapters.torch.replay.object_pickle import ObjectWriter, read_objects
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, read_tensors
-from sonde.adapters.torch.replay.value_reader import ValueReader
-from sonde.adapters.torch.replay.value_writer import ValueWriter
+from sonde.adapters.torch.replay.storage.object_pickle import ObjectWriter, read_objects
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, read_tensors
+from sonde.adapters.torch.replay.storage.value_reader import ValueReader
+from sonde.adapters.torch.replay.storage.value_writer import ValueWriter
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import OBJECTS
 from sonde.replay.stored_values import AnyStoredValue, missing_values
@@ -120,7 +120,7 @@ def test_one_tensor_in_two_places_is_one_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [lambda: None, (each for each in [T])], ids=["lambda", "generator"]
+    "value", [memoryview(b"a"), (each for each in [T])], ids=["memory", "generator"]
 )
 def test_what_cannot_be_pickled_is_named(tmp_path: Path, value: Any) -> None:
     nested = {"deep": [value]}

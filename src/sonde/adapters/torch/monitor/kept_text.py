@@ -9,7 +9,7 @@ from pathlib import Path
 from sonde.adapters.torch.monitor.explaining import Explanation
 from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
-from sonde.adapters.torch.replay.step_record import Reason
+from sonde.adapters.torch.replay.reason_text import reasons_text
 from sonde.core.graph import Source, shown_source
 from sonde.core.text.number_text import count_text, scientific
 from sonde.monitor.triggers import Trigger
@@ -17,26 +17,6 @@ from sonde.monitor.triggers import Trigger
 _SHOWN_ROWS = 8
 _UNREMARKABLE = ("call_failed", "reduced_gradients")
 """Reasons that say nothing new: the exception is named; gradients of other ranks are not here."""
-_REASONS = {
-    "closure": "the optimizer computes the gradients itself, in a closure",
-    "compiled_function": "a compiled function runs modules",
-    "input_changed": "an input was overwritten",
-    "buffer_changed": "a buffer was overwritten",
-    "weights_changed": "weights were changed within the step",
-    "gradient_unknown": "gradients from before the step are not known",
-    "gradient_changed": "gradients were changed in a way that is not recorded",
-    "call_failed": "the call of a module raised",
-    "call_not_kept": "there were too many calls",
-    "outside_op": "an op outside the modules cannot be executed again",
-    "outside_unseen": "the loss does not come from recorded ops only",
-    "other_thread": "a module ran in another thread",
-    "backward_inside": "a module ran a backward pass in its forward",
-    "optimizer_inside": "an optimizer stepped inside a module or a backward pass",
-    "collective": "it would have to wait for other ranks",
-    "reduced_gradients": "gradients are compared before the exchange between ranks",
-    "random_state": "a random generator of the program is not restored",
-    "recording_failed": "recording failed",
-}
 
 
 def shown_path(path: Path) -> Path:
@@ -127,7 +107,7 @@ def _exactness(explanation: Explanation) -> Iterator[str]:
     replayed = explanation.replayed
     plain = replayed.plain
     if not plain.was_run:
-        yield f"it cannot be executed again: {_reasons_text(plain.reasons)}"
+        yield f"it cannot be executed again: {reasons_text(plain.reasons)}"
         return
     if plain.differences:
         first = plain.differences[0]
@@ -140,15 +120,7 @@ def _exactness(explanation: Explanation) -> Iterator[str]:
         yield f"the step is not deterministic{where}: {what}"
     reasons = [each for each in plain.reasons if each.kind not in _UNREMARKABLE]
     if reasons:
-        yield f"not all of it is executed again: {_reasons_text(reasons)}"
-
-
-def _reasons_text(reasons: Sequence[Reason]) -> str:
-    texts = dict.fromkeys(
-        _REASONS.get(each.kind, each.kind) + (f" ({each.subject})" if each.subject else "")
-        for each in reasons
-    )
-    return ", ".join(texts) or "nothing of it was recorded"
+        yield f"not all of it is executed again: {reasons_text(reasons)}"
 
 
 def _rows_text(explanation: Explanation) -> str:

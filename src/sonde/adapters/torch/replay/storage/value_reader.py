@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sonde.adapters.torch.replay.value_writer import NAMED
+from sonde.adapters.torch.replay.storage.value_writer import NAMED
 from sonde.replay.errors import ReplayError
 from sonde.replay.stored_values import (
     AnyStoredValue,

@@ -20,20 +20,20 @@ from torch.overrides import TorchFunctionMode
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.step_end import StepHooks
-from sonde.adapters.torch.replay.captured_step import CapturedStep
 from sonde.adapters.torch.replay.execution import Execution
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
-from sonde.adapters.torch.replay.module_sources import fits
-from sonde.adapters.torch.replay.outcomes import outcome_of
+from sonde.adapters.torch.replay.networks.sources import fits
+from sonde.adapters.torch.replay.networks.weights import give_weights
 from sonde.adapters.torch.replay.outside_ops import (
     pop_function_mode_below,
     push_function_mode_below,
 )
+from sonde.adapters.torch.replay.questions.outcomes import outcome_of
 from sonde.adapters.torch.replay.random_states import set_random
 from sonde.adapters.torch.replay.saved_state import set_before
 from sonde.adapters.torch.replay.step_record import ModuleCall, StepRecord
-from sonde.adapters.torch.replay.weights import give_weights
-from sonde.adapters.torch.replay.wrappers import unwrapped
+from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
+from sonde.adapters.torch.replay.storage.wrappers import unwrapped
 from sonde.core.patching import wrap
 from sonde.replay.errors import ReplayError
 from sonde.replay.judgement import Outcome
@@ -294,7 +294,7 @@ def own_or_copy(values: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     """
     is_alike = own.shape == values.shape and own.dtype == values.dtype
     storage = own.untyped_storage() if own.layout is torch.strided else None
-    is_free = storage is not None and storage.resizable() and not own.is_shared()
+    is_free = storage is not None and storage.resizable() and not storage.is_shared()
     if not is_alike or not is_free or 0 in own.stride() or own.is_inference():
         return values.detach().clone()
     with torch.no_grad():

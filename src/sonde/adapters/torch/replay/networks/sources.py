@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from torch import nn
 
-from sonde.adapters.torch.replay.captured_step import CapturedStep
-from sonde.adapters.torch.replay.object_pickle import first_line
-from sonde.adapters.torch.replay.weights import give_weights
-from sonde.adapters.torch.replay.wrappers import unwrapped
+from sonde.adapters.torch.replay.networks.weights import give_weights
+from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
+from sonde.adapters.torch.replay.storage.object_pickle import first_line
+from sonde.adapters.torch.replay.storage.wrappers import unwrapped
 from sonde.replay import layout
 from sonde.replay.errors import ReplayError
 from sonde.replay.manifest import StoredModule

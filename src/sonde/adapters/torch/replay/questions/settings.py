@@ -12,7 +12,7 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.execution import Execution, execute
-from sonde.adapters.torch.replay.questions import StepReplay, check_ran
+from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.core.errors import UsageError
 from sonde.core.finding import EvidenceStatus, Finding

@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from sonde.adapters.torch.replay.captured_step import CapturedStep
-from sonde.adapters.torch.replay.module_sources import fits
-from sonde.adapters.torch.replay.wrappers import unwrapped
+from sonde.adapters.torch.replay.networks.sources import fits
+from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
+from sonde.adapters.torch.replay.storage.wrappers import unwrapped
 
 
 class SetupDone(BaseException):

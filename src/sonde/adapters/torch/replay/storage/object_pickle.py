@@ -14,13 +14,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, is_storable
+from sonde.adapters.torch.replay.storage.local_functions import reduce_function
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
 from sonde.core.files.atomic_file import open_new
 from sonde.replay.errors import ReplayError
 from sonde.replay.ownership import refuse_foreign
@@ -96,9 +99,15 @@ def unpicklable_hooks(module: nn.Module) -> list[str]:
     for name, each in module.named_modules():
         for attribute, hooks in vars(each).items():
             if attribute.endswith(_HOOKS) and isinstance(hooks, OrderedDict):
-                lost = [hook for hook in hooks.values() if not _is_picklable(hook)]
+                lost = [each for each in hooks.values() if not _is_ours(each)]
+                lost = [hook for hook in lost if not _is_picklable(hook)]
                 found += [f"{name or type(each).__name__}: {_hook_name(hook)}" for hook in lost]
     return found
+
+
+def removed_handle() -> RemovableHandle:
+    """A handle of a hook that is not registered any more."""
+    return RemovableHandle(OrderedDict())
 
 
 def first_line(error: BaseException) -> str:
@@ -137,7 +146,12 @@ class _Pickler(pickle.Pickler):
         return self._indices.persistent_id(value)
 
     def reducer_override(self, value: Any) -> Any:
-        """Modules without the hooks that cannot be pickled; anything else as usual."""
+        """Modules without the hooks that cannot be pickled, and functions without a name that
+        leads to them; anything else as usual."""
+        if type(value) is FunctionType:
+            return reduce_function(value) or NotImplemented
+        if isinstance(value, RemovableHandle):  # it refers to the hooks, also to dropped ones
+            return removed_handle, ()
         if not isinstance(value, nn.Module) or isinstance(value, type):
             return NotImplemented
         reduced = value.__reduce_ex__(PROTOCOL)
@@ -166,7 +180,13 @@ def _without_lost_hooks(name: str, value: Any) -> Any:
     return OrderedDict((key, hook) for key, hook in value.items() if _is_picklable(hook))
 
 
+def _is_ours(hook: Any) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith("sonde.adapters.")
+
+
 def _is_picklable(hook: Any) -> bool:
+    if _is_ours(hook):
+        return False
     try:
         _Pickler(io.BytesIO(), _Trial()).dump(getattr(hook, "__func__", hook))
     except Exception:  # as above

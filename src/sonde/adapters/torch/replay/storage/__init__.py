@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.replay.captured_step import CapturedStep
-from sonde.adapters.torch.replay.object_pickle import first_line
-from sonde.adapters.torch.replay.record_writer import RecordWriter
 from sonde.adapters.torch.replay.step_record import StepRecord
+from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
+from sonde.adapters.torch.replay.storage.object_pickle import first_line
+from sonde.adapters.torch.replay.storage.record_writer import RecordWriter
 from sonde.replay import layout
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import StepPlace

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, is_storable
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
 from sonde.replay.layout import TensorFile
 from sonde.replay.stored_values import (
     AnyStoredValue,

@@ -12,11 +12,11 @@ from torch import nn
 
 from sonde.adapters.torch.determinism.randomness import Randomness
 from sonde.adapters.torch.determinism.shuffle_dropout import stop_dropout
-from sonde.adapters.torch.replay.captured_step import CapturedStep
 from sonde.adapters.torch.replay.changed_records import in_double, micro_batches, with_rows
 from sonde.adapters.torch.replay.comparison import difference
 from sonde.adapters.torch.replay.execution import Execution, execute
-from sonde.adapters.torch.replay.outcomes import outcome_of
+from sonde.adapters.torch.replay.questions.outcomes import outcome_of
+from sonde.adapters.torch.replay.reason_text import reasons_text
 from sonde.adapters.torch.replay.run_again import (
     Replayed,
     batch_size,
@@ -24,6 +24,7 @@ from sonde.adapters.torch.replay.run_again import (
     run_again,
 )
 from sonde.adapters.torch.replay.step_record import StepRecord
+from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.core.finding import Finding, Severity
 from sonde.core.text.number_text import count_text, number_text
 from sonde.replay.errors import ReplayError
@@ -70,7 +71,7 @@ class StepReplay:
         replayed = run_again(record, select_rows=with_rows)
         check_ran(replayed.plain, self.step)
         found = [_exactness(replayed)]
-        if replayed.origin is not None:
+        if replayed.origin is not None and replayed.plain.error is None:
             found.append(replayed.origin)
         return replayed, found
 
@@ -197,9 +198,8 @@ def check_ran(done: Execution, step: CapturedStep) -> None:
     """ReplayError if a step could not be executed to its end, unless it was kept for that."""
     trigger = step.manifest.trigger
     if not done.was_run:
-        reasons = ", ".join(f"{each.kind} {each.subject}".strip() for each in done.reasons)
         raise ReplayError(
-            f"{step.path} cannot be executed again: {reasons or 'nothing was recorded'}",
+            f"{step.path} cannot be executed again: {reasons_text(done.reasons)}",
             slug="step-incomplete",
         )
     error = done.error
@@ -228,7 +228,7 @@ def _exactness(replayed: Replayed) -> Finding:
             status="established",
         )
     evidence: dict[str, object] = {"compared": done.compared}
-    evidence["reasons"] = [f"{each.kind} {each.subject}".strip() for each in done.reasons]
+    evidence["reasons"] = [each.kind for each in done.reasons]
     if done.is_exact:
         return Finding(
             "replay-exact",
@@ -237,6 +237,7 @@ def _exactness(replayed: Replayed) -> Finding:
             "of the training, bit for bit",
             status="established",
             evidence=evidence,
+            advice=_left_out(done),
         )
     if not done.differences:
         return Finding(
@@ -265,7 +266,13 @@ def _exactness(replayed: Replayed) -> Finding:
         op=None if op is None else op.name,
         source=None if op is None or not op.sources else op.sources[0],
         evidence=evidence,
+        advice=_left_out(done),
     )
+
+
+def _left_out(done: Execution) -> str:
+    """What of the step is not executed or compared."""
+    return f"not all of it: {reasons_text(done.reasons)}" if done.reasons else ""
 
 
 def _answer(rule: str, fires: bool | None, answer: str, outcome: Outcome) -> Finding:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from sonde.adapters.torch.replay.storage.environment import has_device
 from sonde.compare.weights.checkpoint import Weight
 from sonde.compare.weights.formats.safetensors import NAMES, read_safetensors, write_safetensors
 from sonde.core.dtypes import BY_NAME
@@ -227,12 +228,7 @@ def _memory(weight: Weight, entry: StoredTensor) -> torch.Tensor:
 
 def _device(name: str) -> torch.device:
     """The device of that name; the CPU if this machine lacks it."""
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        return torch.device("cpu")
-    return device
+    return torch.device(name if has_device(name) else "cpu")
 
 
 def _tensor(memory: torch.Tensor, entry: StoredTensor) -> torch.Tensor:

@@ -12,12 +12,9 @@ import numpy as np
 import torch
 from msgspec import structs, to_builtins
 
-from sonde.adapters.torch.replay import environment
-from sonde.adapters.torch.replay.function_names import function_name
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_state import Frozen
 from sonde.adapters.torch.replay.needed_ops import needed_events
-from sonde.adapters.torch.replay.object_pickle import ObjectWriter, first_line, unpicklable_hooks
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -27,16 +24,23 @@ from sonde.adapters.torch.replay.step_record import (
     RandomStates,
     StepRecord,
 )
-from sonde.adapters.torch.replay.stored_facts import (
+from sonde.adapters.torch.replay.storage import environment
+from sonde.adapters.torch.replay.storage.function_names import function_name
+from sonde.adapters.torch.replay.storage.object_pickle import (
+    ObjectWriter,
+    first_line,
+    unpicklable_hooks,
+)
+from sonde.adapters.torch.replay.storage.stored_facts import (
     plain_fields,
     stored_autocast,
     stored_line,
     stored_scaler,
     stored_trigger,
 )
-from sonde.adapters.torch.replay.tensor_files import TensorWriter, is_storable
-from sonde.adapters.torch.replay.value_writer import ValueWriter
-from sonde.adapters.torch.replay.wrappers import COMPILED, inner_name, unwrapped
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
+from sonde.adapters.torch.replay.storage.value_writer import ValueWriter
+from sonde.adapters.torch.replay.storage.wrappers import COMPILED, inner_name, unwrapped
 from sonde.core.files.atomic_file import write_whole
 from sonde.replay import layout
 from sonde.replay.layout import TensorFile

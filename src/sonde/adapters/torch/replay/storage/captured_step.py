@@ -12,10 +12,10 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
-from sonde.adapters.torch.replay.object_pickle import read_objects
-from sonde.adapters.torch.replay.record_reader import RecordReader
 from sonde.adapters.torch.replay.step_record import StepRecord
-from sonde.adapters.torch.replay.tensor_files import read_tensors
+from sonde.adapters.torch.replay.storage.object_pickle import read_objects
+from sonde.adapters.torch.replay.storage.record_reader import RecordReader
+from sonde.adapters.torch.replay.storage.tensor_files import read_tensors
 from sonde.replay import layout
 from sonde.replay.errors import ReplayError
 from sonde.replay.manifest import Manifest, read_manifest

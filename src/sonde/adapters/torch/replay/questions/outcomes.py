@@ -6,8 +6,8 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.execution import Execution
-from sonde.adapters.torch.replay.object_pickle import first_line
 from sonde.adapters.torch.replay.step_record import StepRecord
+from sonde.adapters.torch.replay.storage.object_pickle import first_line
 from sonde.replay.judgement import Outcome
 
 

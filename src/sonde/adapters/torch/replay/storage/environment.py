@@ -58,6 +58,15 @@ def file_digest(file: str | None) -> str:
         return ""
 
 
+def has_device(name: str) -> bool:
+    """Whether this machine has the device ``name``."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        return False
+    return True
+
+
 def flags() -> dict[str, Any]:
     """The settings of torch that decide how ops compute."""
     backends: Any = torch.backends

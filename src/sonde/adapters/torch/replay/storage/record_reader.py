@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.replay.function_names import function_at
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_state import Frozen
 from sonde.adapters.torch.replay.step_record import (
@@ -29,8 +28,9 @@ from sonde.adapters.torch.replay.step_record import (
     Reason,
     StepRecord,
 )
-from sonde.adapters.torch.replay.value_reader import ValueReader, find_class
-from sonde.adapters.torch.replay.wrappers import COMPILED, outer_name, unwrapped
+from sonde.adapters.torch.replay.storage.function_names import function_at
+from sonde.adapters.torch.replay.storage.value_reader import ValueReader, find_class
+from sonde.adapters.torch.replay.storage.wrappers import COMPILED, outer_name, unwrapped
 from sonde.replay.errors import ReplayError
 from sonde.replay.manifest import (
     Manifest,
