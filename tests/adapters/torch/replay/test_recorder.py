@@ -320,6 +320,19 @@ def test_compiled_code_is_repeated_exactly_and_not_compiled_again() -> None:
     assert found.reasons == {"compiled_function", "outside_unseen"}
 
 
+def test_functions_that_were_compiled_before_are_not_compiled_again() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    net = mlp()
+    loss_of = torch.compile(lambda a, b: (a - b).square().mean(), backend="aot_eager")
+    fit(net, sgd(net), batch, loss_of)
+    with recording() as found:
+        fit(net, sgd(net), batch, loss_of)
+    assert all(each.is_exact for each in found.executions)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    torch._dynamo.reset()
+
+
 def test_a_failure_of_the_recorder_ends_recording_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise ArithmeticError("planted")

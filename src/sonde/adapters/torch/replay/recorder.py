@@ -46,7 +46,6 @@ from sonde.adapters.torch.replay.step_record import (
 )
 from sonde.core.interruption import is_interruption
 
-
 _MOST_UNSEEN = 3
 
 
@@ -253,7 +252,7 @@ class StepRecorder:
             self._prior.take()
             self._backward = describe_backward(self._passes, tensors, options, self._known)
             if not self._backward.is_connected:
-                # Ops before the first module may explain it; if they do not, watching them is in vain.
+                # Ops before the first module may explain it; else watching them is in vain.
                 self._unseen += 1
                 self._watches_always = self._unseen <= _MOST_UNSEEN
                 self._events.add_reason(Reason("outside_unseen", detail=graph_name(tensors)))
