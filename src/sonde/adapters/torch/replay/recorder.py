@@ -46,7 +46,6 @@ from sonde.adapters.torch.replay.step_record import (
 )
 from sonde.core.interruption import is_interruption
 
-
 _MOST_UNSEEN = 3
 
 
