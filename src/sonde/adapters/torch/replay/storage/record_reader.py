@@ -177,6 +177,7 @@ class RecordReader:
             written=tuple(
                 (self._built(before), self._built(after)) for before, after in stored.written
             ),
+            error=None if stored.error is None else RecordedError(stored.error),
         )
 
     def _function(self, stored: StoredOp) -> Callable[..., Any]:
