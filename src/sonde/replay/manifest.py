@@ -165,6 +165,7 @@ class StoredOp(Section, frozen=True, kw_only=True, omit_defaults=True, tag_field
     line: StoredLine | None = None
     random: StoredRandom | None = None
     written: list[tuple[AnyStoredValue, AnyStoredValue]] = []
+    error: str | None = None
 
 
 class StoredGradient(Section, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from collections.abc import Callable
@@ -15,9 +16,16 @@ from tests.adapters.torch.replay.stored_nets import NETS
 
 from sonde.adapters.torch.replay.execution import execute
 from sonde.adapters.torch.replay.recorder import StepRecorder
-from sonde.adapters.torch.replay.step_record import StepRecord
+from sonde.adapters.torch.replay.step_record import (
+    BackwardPass,
+    ModuleCall,
+    ModuleState,
+    OutsideOp,
+    StepRecord,
+)
 from sonde.adapters.torch.replay.storage import read_step, tensor_files, write_step
 from sonde.replay.errors import ReplayError
+from sonde.replay.manifest import Manifest, StoredBackward, StoredCall, StoredOp
 
 
 def captured(train: Callable[[], Any], directory: Path, *, step: int = 2, **options: Any) -> Path:
@@ -90,3 +98,29 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ReplayError, match="was not kept"):
         captured(NETS["tied weights"], tmp_path / "file" / "steps")
+
+
+NOT_STORED = {
+    # Counts of writes are those of this process; the age of a call ends with its step.
+    ModuleCall: {"weight_versions", "is_pending", "age", "number", "is_compiled", "name", "state"},
+    ModuleState: {"versions"},
+    OutsideOp: set(),
+    BackwardPass: {"number"},
+    StepRecord: {"scaling"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        (ModuleCall, (StoredCall,)),
+        (ModuleState, (StoredCall,)),
+        (OutsideOp, (StoredOp,)),
+        (BackwardPass, (StoredBackward,)),
+        (StepRecord, (Manifest,)),
+    ],
+)
+def test_every_field_of_a_record_is_in_the_manifest(kind: Any, stored: tuple[Any, ...]) -> None:
+    names = {each.name for each in dataclasses.fields(kind)}
+    known = {name for each in stored for name in each.__struct_fields__}
+    assert names - known == NOT_STORED[kind]

@@ -15,8 +15,8 @@ import torch
 
 import sonde
 from sonde.adapters.torch.monitor.norms import norms, whole_norm
-from sonde.adapters.torch.replay.changed_records import with_rows
 from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.replay.questions.changed_records import with_rows
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.run_again import (
     Replayed,

@@ -9,7 +9,7 @@ from pathlib import Path
 from sonde.adapters.torch.monitor.explaining import Explanation
 from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
-from sonde.adapters.torch.replay.reason_text import reasons_text
+from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.core.graph import Source, shown_source
 from sonde.core.text.number_text import count_text, scientific
 from sonde.monitor.triggers import Trigger

@@ -12,11 +12,15 @@ from torch import nn
 
 from sonde.adapters.torch.determinism.randomness import Randomness
 from sonde.adapters.torch.determinism.shuffle_dropout import stop_dropout
-from sonde.adapters.torch.replay.changed_records import in_double, micro_batches, with_rows
 from sonde.adapters.torch.replay.comparison import difference
 from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.replay.questions.changed_records import (
+    in_double,
+    micro_batches,
+    with_rows,
+)
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
-from sonde.adapters.torch.replay.reason_text import reasons_text
+from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.adapters.torch.replay.run_again import (
     Replayed,
     batch_size,

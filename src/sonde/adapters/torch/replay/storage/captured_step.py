@@ -65,10 +65,18 @@ class CapturedStep:
 
     def record(self, modules: Sequence[nn.Module]) -> StepRecord:
         """The step as a record; ``modules`` are those of the manifest, in its order."""
-        with private.unobserved():
-            return RecordReader(
-                self.manifest, self.tensors, self.objects, modules, str(self.path), self.may_import
-            ).record()
+        reader = RecordReader(
+            self.manifest, self.tensors, self.objects, modules, str(self.path), self.may_import
+        )
+        try:
+            with private.unobserved():
+                return reader.record()
+        except ReplayError:
+            raise
+        except Exception as error:  # a manifest that is valid, but makes no sense
+            raise ReplayError(
+                f"{self.path} is damaged: {type(error).__name__}: {error}", slug="step-damaged"
+            ) from error
 
     @cached_property
     def may_import(self) -> bool:

@@ -102,11 +102,11 @@ class RecordReader:
                 for each in event.parameter_gradients
             ],
             autocast=_autocast(event.autocast),
-            roots=tuple(self._built(event.roots)),
-            gradients=tuple(self._built(event.gradients)),
+            roots=_only_kept(self._built(event.roots)),
+            gradients=_only_kept(self._built(event.gradients)),
             keeps_graph=event.keeps_graph,
             makes_graph=event.makes_graph,
-            inputs=None if event.inputs is None else tuple(self._built(event.inputs)),
+            inputs=None if event.inputs is None else _only_kept(self._built(event.inputs)),
             error=None if event.error is None else RecordedError(event.error),
         )
 
@@ -139,7 +139,7 @@ class RecordReader:
         outputs = [
             Output(
                 path=tuple(self._built(each.path)),
-                tensor=self._built(each.tensor),
+                tensor=_only_kept([self._built(each.tensor)])[0],
                 gradient=None if each.gradient is None else tensors[each.gradient],
                 backward=each.backward,
             )
@@ -177,6 +177,7 @@ class RecordReader:
             written=tuple(
                 (self._built(before), self._built(after)) for before, after in stored.written
             ),
+            error=None if stored.error is None else RecordedError(stored.error),
         )
 
     def _function(self, stored: StoredOp) -> Callable[..., Any]:
@@ -290,6 +291,14 @@ class _RecordValues(ValueReader):
         if isinstance(value, KeptValue):
             return self.keep(value)
         return ValueReader.build(self, value)
+
+
+def _only_kept(values: Any) -> tuple[Any, ...]:
+    """``values`` as a tuple of kept tensors, or None where there is none."""
+    for each in values:
+        if each is not None and not isinstance(each, KeptTensor):
+            raise ValueError(f"a {type(each).__name__} in place of a tensor")
+    return tuple(values)
 
 
 def _is_in(index: int | None, objects: Sequence[Any]) -> bool:

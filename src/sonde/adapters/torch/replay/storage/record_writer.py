@@ -254,6 +254,7 @@ class RecordWriter:
                 (self._describe(before, op.name), self._describe(after, op.name))
                 for before, after in op.written
             ],
+            error=None if op.error is None else first_line(op.error),
         )
 
     def _backward(self, backward: BackwardPass) -> StoredBackward:
