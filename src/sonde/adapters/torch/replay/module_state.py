@@ -62,6 +62,10 @@ class ModuleWatch:
         return cls(weakref.ref(module), _Tree.of(module))
 
     @property
+    def has_trained_weights(self) -> bool:
+        return any(each.requires_grad for each in self.tree.parameters)
+
+    @property
     def exchanges_data(self) -> bool:
         """Whether calls may exchange data with other ranks, so that one rank alone must not repeat
         them: sharded weights, batch norms over all ranks."""
