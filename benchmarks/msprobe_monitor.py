@@ -1,7 +1,7 @@
 """Times msprobe's monitor (weights' gradients) on one net, for ``guard.py``.
 
 Run with a Python that has mindstudio-probe and torch. Prints the ratio of the median processor time
-of the training thread to that of the bare step, measured in this process, interleaved.
+of the training thread to that of the bare step, measured before it in this process.
 """
 
 from __future__ import annotations
@@ -42,17 +42,15 @@ def ratio(net: str, repeats: int) -> float:
             found.append(time.thread_time() - start)
         return found
 
-    bare: list[float] = []
-    monitored: list[float] = []
+    # Its monitor cannot be started twice in a process, so that variants are not interleaved.
     with contextlib.redirect_stdout(io.StringIO()):
         train(3)
-        for _ in range(repeats):
-            bare += train(3)
-            monitor = TrainerMonitorV2(str(config), fr="pytorch")
-            monitor.start(model=module, optimizer=optimizer)
-            train(1)
-            monitored += train(3)
-            monitor.stop()
+        bare = train(3 * repeats)
+        monitor = TrainerMonitorV2(str(config), fr="pytorch")
+        monitor.start(model=module, optimizer=optimizer)
+        train(3)
+        monitored = train(3 * repeats)
+        monitor.stop()
     shutil.rmtree(place, ignore_errors=True)
     return statistics.median(monitored) / statistics.median(bare)
 

@@ -35,7 +35,12 @@ def recording(
 ) -> Iterator[Recorded]:
     """Record the block; call ``use`` (None: execute again) before each step of an optimizer."""
     found = Recorded()
-    recorder = found.recorder = StepRecorder(found.errors.append)
+
+    def closure_returned(optimizer: torch.optim.Optimizer) -> None:
+        (use or again)(recorder.take(len(found.executions), optimizer), recorder, found)
+
+    recorder = StepRecorder(found.errors.append, closure_returned=closure_returned)
+    found.recorder = recorder
 
     def began(optimizer: torch.optim.Optimizer) -> None:
         recorder.optimizer_begins(optimizer, has_closure=hooks.closure is not None)

@@ -277,6 +277,33 @@ def a_siamese_loss_module() -> Any:
     return weights(net)
 
 
+class Halved(torch.autograd.Function):
+    """A loss that is not a function of torch: modules are executed again without it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.square().mean() / 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0].expand(5, 2) * 0.3
+
+
+@TRAININGS.add
+def modules_in_a_row_with_an_unknown_loss() -> Any:
+    encoder = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.2))
+    decoder = nn.Linear(4, 2)
+    optimizer = torch.optim.AdamW([*encoder.parameters(), *decoder.parameters()])
+    for _ in range(5):
+        for _ in range(2):
+            hidden = encoder(encoder(encoder(batch()[0])))
+            loss: Any = Halved.apply(decoder(hidden) + decoder(hidden * 2))
+            (loss + hidden.abs().mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return weights(encoder, decoder)
+
+
 @TRAININGS.add
 def an_evaluation_with_gradients() -> Any:
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))

@@ -38,12 +38,8 @@ LEARNED = {
 }
 # Hooks and functions of the program run in a replay, too, and count their calls.
 COUNTS_CALLS = {"hooks_of_the_program", "functions_with_effects"}
-# The optimizers compute the gradients in closures, or the program has none.
-WITHOUT_STEPS = {
-    "an_lbfgs_closure",
-    "closures_that_raise_and_swapped_optimizers",
-    "functional_transforms",
-}
+# Updates its weights itself, without an optimizer.
+WITHOUT_STEPS = {"functional_transforms"}
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -18,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay import module_calls, step_events, step_record
-from sonde.adapters.torch.replay.closures import watch_closures
 from sonde.adapters.torch.replay.execution import FATAL, execute
 from sonde.adapters.torch.replay.module_state import ModuleWatch
 from sonde.adapters.torch.replay.recorder import StepRecorder
@@ -253,12 +252,14 @@ def test_recording_goes_on_after_a_module_was_left_by_an_exception(
 
 @pytest.mark.parametrize("kind", [torch.optim.LBFGS, torch.optim.SGD])
 def test_the_step_of_a_closure_is_executed_again_when_the_closure_has_returned(kind: Any) -> None:
+    """LBFGS calls its closure several times in a step, and changes the weights between."""
+
     def train() -> Any:
         net = mlp()
         optimizer = kind(net.parameters(), lr=0.1)
         losses = []
         x, y = batch()
-        for _ in range(3):
+        for number in range(3):
 
             def closure() -> torch.Tensor:
                 optimizer.zero_grad()
@@ -266,28 +267,15 @@ def test_the_step_of_a_closure_is_executed_again_when_the_closure_has_returned(k
                 loss.backward()
                 return loss
 
-            losses.append(float(optimizer.step(closure).detach()))
+            loss = optimizer.step(closure=closure) if number else optimizer.step(closure)
+            losses.append(float(loss.detach()))
         return losses, weights(net)
 
-    torch.manual_seed(0)
-    bare = train()
-    torch.manual_seed(0)
-    done = []
-    with recording(nothing) as found, ExitStack() as undo:
-        recorder = found.recorder
-        assert recorder is not None
-
-        def returned(optimizer: torch.optim.Optimizer) -> None:
-            recorder.closure_returned()
-            with recorder.replaying():
-                done.append(execute(recorder.take(0, optimizer)))
-
-        watch_closures(lambda _: recorder.closure_begins(), returned, undo)
-        seen = train()
+    bare, seen, found = bare_and_recorded(train)
     assert found.errors == []
     assert same(bare, seen)
-    assert len(done) >= 3
-    assert all(each.is_exact for each in done)
+    assert len(found.executions) >= (3 if kind is torch.optim.SGD else 10)
+    assert all(each.is_exact for each in found.executions)
 
 
 def compiled_trainings() -> Any:
@@ -318,6 +306,19 @@ def test_compiled_code_is_repeated_exactly_and_not_compiled_again() -> None:
     assert is_exact == [True] * 6 + [False] * 3 + [True] * 3
     assert not any(each.was_run for each in found.executions[6:9])
     assert found.reasons == {"compiled_function", "outside_unseen"}
+
+
+def test_functions_that_were_compiled_before_are_not_compiled_again() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    net = mlp()
+    loss_of = torch.compile(lambda a, b: (a - b).square().mean(), backend="aot_eager")
+    fit(net, sgd(net), batch, loss_of)
+    with recording() as found:
+        fit(net, sgd(net), batch, loss_of)
+    assert all(each.is_exact for each in found.executions)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    torch._dynamo.reset()
 
 
 def test_a_failure_of_the_recorder_ends_recording_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,6 @@ def watch_compiler(
         from sonde.adapters.torch.compiled import compiler_private
 
         compiler_private.hide_while_tracing(hidden, undo)
-        compiler_private.watch_entries(begins, undo)
+        compiler_private.watch_entries(begins, undo, with_existing=True)
 
     on_first_compile(start, undo)

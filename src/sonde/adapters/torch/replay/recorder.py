@@ -25,6 +25,7 @@ from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.replay.backward_roots import describe_backward, graph_name
+from sonde.adapters.torch.replay.closures import watch_closures
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.gradients import PriorGradients
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
@@ -59,11 +60,19 @@ class StepRecorder:
     ``report`` gets an exception of Sonde's own code; recording is switched off then. The owner
     calls `optimizer_begins` before each step of an optimizer, then `take`, with the result of which
     the step can be executed again, and `step_ended` after it. Where an optimizer is given a closure
-    (``has_closure``), the gradients exist when the closure has returned: see ``closures``.
+    (``has_closure``; LBFGS, Lightning), the gradients exist when the closure has returned, and the
+    weights are changed right after: ``closure_returned`` is called then, and may `take` the step.
     """
 
-    def __init__(self, report: Callable[[Exception], None], *, rank: int = 0) -> None:
+    def __init__(
+        self,
+        report: Callable[[Exception], None],
+        *,
+        rank: int = 0,
+        closure_returned: Callable[[torch.optim.Optimizer], None] = lambda optimizer: None,
+    ) -> None:
         self._report = report
+        self._at_closure = closure_returned
         self._rank = rank
         self._thread = threading.get_ident()
         self._pid = os.getpid()
@@ -96,6 +105,7 @@ class StepRecorder:
         undo.callback(self._remove)
         self._is_on = True
         watch_backward(self, undo)
+        watch_closures(self._closure_begins, self._closure_returned, undo)
         self._prior.install(undo)
         watch_compiler(self._hook.hidden, self._compiled_function_begins, undo)
         self._hook.install(undo)
@@ -132,19 +142,21 @@ class StepRecorder:
             record.prior_gradients = dict(self._prior.found)
         return record
 
-    def closure_begins(self) -> None:
-        """An optimizer calls its closure, which computes the gradients from nothing."""
-        if self._is_on:
+    def _closure_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """``optimizer`` calls its closure, which computes the gradients from nothing."""
+        if self._is_on and not self._is_replaying:
             with self._guard:
                 self.forget()
                 self._is_stepping = False
 
-    def closure_returned(self) -> None:
-        """The optimizer goes on with the gradients of its closure."""
+    def _closure_returned(self, optimizer: torch.optim.Optimizer) -> None:
+        """``optimizer`` goes on with the gradients of its closure."""
         if self._is_on:
             with self._guard:
                 self._is_stepping = True
                 self._pause()
+            with private.without_torch_functions():
+                self._at_closure(optimizer)
 
     def step_ended(self) -> None:
         """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
@@ -252,7 +264,7 @@ class StepRecorder:
             self._prior.take()
             self._backward = describe_backward(self._passes, tensors, options, self._known)
             if not self._backward.is_connected:
-                # Ops before the first module may explain it; if they do not, watching them is in vain.
+                # Ops before the first module may explain it; else watching them is in vain.
                 self._unseen += 1
                 self._watches_always = self._unseen <= _MOST_UNSEEN
                 self._events.add_reason(Reason("outside_unseen", detail=graph_name(tensors)))
