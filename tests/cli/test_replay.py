@@ -49,7 +49,7 @@ def test_each_question_has_one_line(kept: Path) -> None:
     assert done.returncode == 0, done.stderr
     _, times, dropout, rows, settings, fp64 = done.stdout.splitlines()
     assert times == "deterministic: 3 executions are equal, bit for bit"
-    assert dropout.startswith("not dropout: without it, it happens, too (loss nan")
+    assert dropout.startswith("not dropout: without dropout it happens, too (loss nan")
     assert rows.startswith("row 11 of 16 suffices (")
     assert settings.startswith("with norm.eps=0.01, lr=1e-5 it happens, too")
     assert fp64.startswith("not rounding: in float64 it happens, too (loss nan")

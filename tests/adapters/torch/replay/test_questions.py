@@ -149,3 +149,10 @@ def test_a_spike_is_judged_by_its_threshold(tmp_path: Path, threshold: float, fi
     trigger = {"kind": "spike", "quantity": "loss", "value": 5.0, "threshold": threshold}
     replaying = replay_of(tmp_path, "healthy", torch.rand(4, 3), {**trigger, "text": "spike"})
     assert replaying.is_rounding().evidence["fires"] is fires
+
+
+def test_a_step_without_a_fault_has_nothing_to_explain(tmp_path: Path) -> None:
+    asked = {"kind": "call", "text": "the program asked for it"}
+    replaying = replay_of(tmp_path, "healthy", torch.rand(4, 3), asked)
+    found = replaying.is_dropout()
+    assert found.message.startswith("nothing to explain: it happens neither without dropout nor")

@@ -107,34 +107,45 @@ class StepReplay:
         )
 
     def is_rounding(self) -> Finding:
-        record = in_double(self.record("eager"))
-        fires, outcome = self._executed(record)
-        if fires:
-            answer = "not rounding: in float64 it happens, too"
-        else:
-            answer = "rounding or overflow: in float64 it does not happen"
-        return _answer("replay-float64", fires, answer, outcome)
+        base = self._executed(self.record())
+        other = self._executed(in_double(self.record("eager")))
+        return _compared(
+            "replay-float64",
+            "in float64",
+            base,
+            other,
+            too="not rounding",
+            gone="rounding or overflow",
+        )
 
     def is_compiler(self, form: Form) -> Finding:
         """Does the trigger fire in the other form, eager or compiled?"""
-        fires, outcome = self._executed(self.record(form))
+        base = self._executed(self.record())
+        other = self._executed(self.record(form))
         was_compiled = any(each.is_compiled for each in self.step.manifest.modules)
-        state = "uncompiled" if form == "eager" else "compiled"
-        answer = f"{state} it happens, too" if fires else f"{state} it does not happen"
-        if was_compiled and form == "eager":
-            answer = f"{'not ' if fires else ''}the compiler: {answer}"
-        return _answer(f"replay-{form}", fires, answer, outcome)
+        is_other = was_compiled == (form == "eager")
+        return _compared(
+            f"replay-{form}",
+            "uncompiled" if form == "eager" else "compiled",
+            base,
+            other,
+            too="not the compiler" if is_other else "",
+            gone="the compiler" if is_other else "",
+        )
 
     def is_dropout(self) -> Finding:
+        base = self._executed(self.record())
         with ExitStack() as undo:
             stop_dropout(Randomness(), undo)
-            fires, outcome = self._executed(self.record())
-        answer = (
-            "not dropout: without it, it happens, too"
-            if fires
-            else "dropout matters: without it, it does not happen"
+            other = self._executed(self.record())
+        return _compared(
+            "replay-no-dropout",
+            "without dropout",
+            base,
+            other,
+            too="not dropout",
+            gone="dropout matters",
         )
-        return _answer("replay-no-dropout", fires, answer, outcome)
 
     def needed_rows(self, most: int = 200) -> Finding:
         """Which rows of the batch suffice?"""
@@ -186,7 +197,7 @@ class StepReplay:
                     return part, number
         return record, None
 
-    def _executed(self, record: StepRecord) -> tuple[bool | None, Outcome]:
+    def _executed(self, record: StepRecord) -> tuple[bool, Outcome]:
         done = execute(record)
         check_ran(done, self.step)
         fires, outcome = self.fires(record, done)
@@ -279,13 +290,32 @@ def _left_out(done: Execution) -> str:
     return f"not all of it: {reasons_text(done.reasons)}" if done.reasons else ""
 
 
-def _answer(rule: str, fires: bool | None, answer: str, outcome: Outcome) -> Finding:
+def _compared(
+    rule: str,
+    state: str,
+    base: tuple[bool, Outcome],
+    other: tuple[bool, Outcome],
+    *,
+    too: str,
+    gone: str,
+) -> Finding:
+    """The answer to a question: does the trigger fire in another ``state``, too, or is it gone?"""
+    fires, outcome = other
+    if base[0]:
+        verdict = too if fires else gone
+        answer = f"{state} it happens, too" if fires else f"{state} it does not happen"
+        answer = f"{verdict}: {answer}" if verdict else answer
+    elif fires:
+        answer = f"{state} it happens, and not as it was captured"
+    else:
+        answer = f"nothing to explain: it happens neither {state} nor as it was captured"
     severity: Severity = "error" if fires else "info"
-    evidence: dict[str, object] = {"fires": fires, "loss": outcome.loss}
-    evidence["grad_norm"] = outcome.grad_norm
-    return Finding(
-        rule, severity, f"{answer} ({outcome.text()})", status="established", evidence=evidence
-    )
+    evidence: dict[str, object] = {"fires": fires, "fires_as_captured": base[0]}
+    evidence |= {"loss": outcome.loss, "grad_norm": outcome.grad_norm}
+    evidence |= {"loss_as_captured": base[1].loss, "grad_norm_as_captured": base[1].grad_norm}
+    was = "" if base[0] else f"; as it was captured: {base[1].text()}"
+    text = f"{answer} ({outcome.text()}{was})"
+    return Finding(rule, severity, text, status="established", evidence=evidence)
 
 
 def _first_difference(one: Execution, other: Execution) -> object | None:
