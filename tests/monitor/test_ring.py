@@ -191,6 +191,12 @@ def test_missing_signals_are_reported_with_what_is_there(
     assert caught.value.slug == slug
 
 
+def test_a_pipe_in_place_of_the_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(ring_path(tmp_path, 0))
+    with pytest.raises(SignalsError, match="is not a file"):
+        read_signals(tmp_path)
+
+
 def test_columns_go_to_pandas(tmp_path: Path) -> None:
     ring = _ring(tmp_path)
     ring.know(["w"])

@@ -46,7 +46,7 @@ class TriggerCounts:
         return True
 
 
-def summary_lines(counts: TriggerCounts, directory: Path, damage: str = "") -> list[str]:
+def summary_lines(counts: TriggerCounts, directory: Path, *, has_file: bool) -> list[str]:
     """What the guard saw, for the end of the run, and which command comes next."""
     steps = count_text(counts.steps, "step")
     if not counts.steps:
@@ -54,7 +54,9 @@ def summary_lines(counts: TriggerCounts, directory: Path, damage: str = "") -> l
             "the guard saw no optimizer step, so that no signals were monitored [guard-no-steps]"
         ]
     if counts.first is None:
-        tail = damage or f"sonde show {directory} shows their signals"
+        tail = f"sonde show {directory} shows their signals"
+        if not has_file:
+            tail = "their signals could not be written"
         return [f"guarded {steps}, nothing triggered; {tail}"]
     first = counts.first
     only = "" if counts.triggered == 1 else "first "

@@ -94,6 +94,8 @@ def read_signals(directory: Path, rank: int | None = None) -> SignalTable:
 
 def read_ring(path: Path) -> SignalTable:
     """The rows of one file."""
+    if not path.is_file():  # Opening a pipe would wait for a writer.
+        raise SignalsError(f"{path} cannot be read: it is not a file", slug="signals-file")
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)

@@ -54,6 +54,7 @@ NEEDED = (
     "torch._C:_dispatch_has_kernel_for_dispatch_key",
     "torch._C:_dispatch_kernel_for_dispatch_key_is_fallthrough",
     "torch._C:_get_dispatch_mode",
+    "torch._C:_get_tracing_state",
     "torch._C:_increment_version",
     "torch._C:_storage_Use_Count",
     "torch._ops:OpOverload",
@@ -215,8 +216,11 @@ def count_write(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def is_transforming() -> bool:
-    """Whether a transform of ``torch.func`` runs: its tensors are wrappers without memory."""
-    return bool(torch._C._are_functorch_transforms_active())
+    """Whether a transform of ``torch.func`` runs, whose tensors are wrappers without memory, or
+    ``torch.jit.trace``, which would see ops of Sonde."""
+    if torch._C._are_functorch_transforms_active():
+        return True
+    return torch._C._get_tracing_state() is not None
 
 
 def set_version(tensor: torch.Tensor, version: int) -> None:

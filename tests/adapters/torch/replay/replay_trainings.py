@@ -277,6 +277,18 @@ def a_siamese_loss_module() -> Any:
     return weights(net)
 
 
+@TRAININGS.add
+def scripted_and_traced_modules() -> Any:
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
+    found = [fit(scripted, _sgd(scripted), batch)]
+    net = mlp()
+    out = net(batch()[0])
+    traced = torch.jit.trace(net, batch()[0])
+    code = traced.code
+    out.sum().backward()
+    return found, fit(traced, _sgd(traced), batch), code
+
+
 class Halved(torch.autograd.Function):
     """A loss that is not a function of torch: modules are executed again without it."""
 

@@ -188,6 +188,39 @@ def test_an_overflow_of_half_precision_is_named() -> None:
     assert found.rows.rows == (2,)
 
 
+def test_weights_that_are_nan_already_are_named_and_have_no_rows() -> None:
+    def train() -> None:
+        net = nn.Linear(4, 8)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with torch.no_grad():
+            net.weight[3, 1] = float("nan")
+        net(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+    (found,) = replays(train)
+    assert found.is_exact
+    assert found.origin is not None
+    assert found.origin.parameter == "weight"
+    assert found.origin.evidence["kind"] == "leaf"
+    assert found.rows is None
+
+
+def test_an_overflow_in_the_gradient_of_a_weight_has_no_rows() -> None:
+    """The weight has as many rows as the batch."""
+
+    def train() -> None:
+        net = nn.Linear(2, 8, bias=False)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        nn.init.zeros_(net.weight)
+        (net(torch.full((8, 2), 1e38)) * 10).sum().backward()
+        optimizer.step()
+
+    (found,) = replays(train)
+    assert found.origin is not None
+    assert found.origin.evidence["phase"] == "backward"
+    assert found.rows is None
+
+
 class Unsteady(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -150,6 +150,26 @@ def test_results_that_no_backward_pass_reaches_are_not_kept_for_ever(
     assert {each.kind for each in record.unreplayable} == {"call_not_kept"}
 
 
+def test_modules_that_only_prepare_data_are_not_recorded() -> None:
+    names: list[list[str]] = []
+
+    def note(record: StepRecord, recorder: StepRecorder, found: Recorded) -> None:
+        names.append([each.name for each in record.calls])
+        with recorder.replaying():
+            found.executions.append(execute(record))
+
+    net, prepare, frozen = mlp(), nn.ReLU(), nn.Linear(4, 4).requires_grad_(False)
+
+    def make() -> Any:
+        x, y = batch()
+        return frozen(torch.stack([prepare(row) for row in x])), y
+
+    with recording(note) as found:
+        fit(net, sgd(net), make)
+    assert names == [["Default/network-Sequential"]] * 3
+    assert all(each.is_exact for each in found.executions)
+
+
 def test_inputs_and_weights_are_kept_by_reference() -> None:
     kept: list[tuple[int, int]] = []
 

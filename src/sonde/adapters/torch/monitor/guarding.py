@@ -28,6 +28,7 @@ from sonde.adapters.torch.monitor.kept_text import kept_lines, shown_path
 from sonde.adapters.torch.monitor.meter import Meter
 from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
 from sonde.adapters.torch.monitor.requests import Requests
+from sonde.adapters.torch.monitor.signal_file import SignalFile
 from sonde.adapters.torch.monitor.skipping import withhold_gradients
 from sonde.adapters.torch.monitor.step_keeping import StepKeeper
 from sonde.adapters.torch.processes import observed_children
@@ -41,7 +42,6 @@ from sonde.monitor import GuardStopped
 from sonde.monitor.counting import TriggerCounts, summary_lines
 from sonde.monitor.judge import Judge
 from sonde.monitor.options import GuardOptions
-from sonde.monitor.ring import SignalRing, ring_path
 from sonde.monitor.signals import Signals
 from sonde.monitor.triggers import Trigger, trigger_text
 
@@ -120,8 +120,7 @@ class Guarding:
         )
         self._numbers = StepNumbers(self._begin_at, lambda: self._step, self._failed)
         self._shield = FailureGuard(self._failed)
-        self._ring: SignalRing | None = None
-        self._ring_problem = ""
+        self._file = SignalFile(options.directory, lambda: self.rank, self._say)
         self._signals: Signals | None = None
         self._restore_gradients: ExitStack | None = None
         self._step = 0
@@ -182,7 +181,7 @@ class Guarding:
                 self._meter.after_update(optimizer, self._signals)
                 self._judge.updated(self._signals)
                 self._keeper.after_update(optimizer, self._signals, self._columns)
-                self._write(self._signals)
+                self._file.write(self._signals)
 
     def _scaler_skipped(self, optimizer: Any) -> None:
         if self._is_idle or not isinstance(optimizer, torch.optim.Optimizer):
@@ -195,7 +194,7 @@ class Guarding:
             triggers = self._judged(optimizer, is_skipped=True)
             if self._signals is not None:
                 self._meter.step_ended(self._signals)
-                self._write(self._signals)
+                self._file.write(self._signals)
         if triggers:
             self._act(triggers, None)
 
@@ -238,7 +237,7 @@ class Guarding:
             if self._counts.wants(self._step, [found]):
                 signals = Signals(self._step, time=time.time(), has_loss=False)
                 signals.triggers = 1
-                self._write(signals)
+                self._file.write(signals)
                 self._keep([found], signals)
 
     @property
@@ -266,7 +265,7 @@ class Guarding:
         triggers += self.requests.take(self._step)
         signals.triggers = len(triggers)
         self._signals = signals
-        self._write(signals)
+        self._file.write(signals)
         return triggers
 
     def _act(self, triggers: Sequence[Trigger], optimizer: torch.optim.Optimizer | None) -> None:
@@ -301,42 +300,10 @@ class Guarding:
         for line in kept_lines(what, triggers, kept):
             self._say(line)
 
-    # ---------------------------------------------------------------- writing
-
     def _know(self, parameters: Sequence[torch.Tensor]) -> npt.NDArray[np.intp]:
         """The columns of these parameters; new ones are added to the file."""
-        names = self._columns.add(parameters, self._keeper.modules())
-        if names and self._open() is not None and self._ring is not None:
-            self._ring_call(lambda ring: ring.know(names))
+        self._file.know(self._columns.add(parameters, self._keeper.modules()))
         return self._columns.of(parameters)
-
-    def _write(self, signals: Signals) -> None:
-        if self._open() is not None:
-            self._ring_call(lambda ring: ring.write(signals))
-
-    def _open(self) -> SignalRing | None:
-        if self._ring is None and not self._ring_problem:
-            try:
-                self._options.directory.mkdir(parents=True, exist_ok=True)
-                self._ring = SignalRing(ring_path(self._options.directory, self.rank), self.rank)
-            except OSError as error:
-                self._ring_failed(error)
-        return self._ring
-
-    def _ring_call(self, call: Any) -> None:
-        assert self._ring is not None
-        try:
-            call(self._ring)
-        except OSError as error:
-            self._ring_failed(error)
-
-    def _ring_failed(self, error: OSError) -> None:
-        self._ring = None
-        self._ring_problem = "their signals could not be written"
-        self._say(
-            f"the signals cannot be written to {self._options.directory}: "
-            f"{error.strerror or error}; the training is guarded without them [signals-not-written]"
-        )
 
     # -------------------------------------------------------------------- end
 
@@ -351,13 +318,11 @@ class Guarding:
         """Report what was seen."""
         if os.getpid() != self._pid:
             return
-        if self._ring is not None:
-            self._ring.close()
+        self._file.close()
         if self._is_off or (self._is_handed_over and not self._counts.steps):
             return
-        for line in summary_lines(
-            self._counts, shown_path(self._options.directory), self._ring_problem
-        ):
+        directory = shown_path(self._options.directory)
+        for line in summary_lines(self._counts, directory, has_file=not self._file.is_broken):
             self._say(line)
 
     def _say(self, text: str) -> None:

@@ -16,7 +16,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
 from sonde.adapters.torch.eager.naming.wrappers import wrapped
-from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree
+from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
 from sonde.adapters.torch.replay.module_state import ModuleWatch
 from sonde.adapters.torch.replay.outside_ops import KnownTensors
 from sonde.adapters.torch.replay.random_states import autocast_states, take_random
@@ -33,8 +33,8 @@ def is_transparent(module: nn.Module) -> bool:
 class CallRecorder:
     """Makes a `ModuleCall` of each call of an outermost module that records gradients.
 
-    Calls without gradients (evaluations, a teacher) are not kept: what they return is a constant of
-    the step. The forward pass of reentrant checkpointing is the exception.
+    Calls without gradients (evaluations, a teacher, transforms of the data) are not kept: what they
+    return is a constant of the step. The forward pass of reentrant checkpointing is the exception.
     """
 
     def __init__(
@@ -83,6 +83,8 @@ class CallRecorder:
         if not has_gradients or torch.is_inference_mode_enabled():
             return
         watch = self._watch(module)
+        if not watch.has_trained_weights and not _needs_gradient((args, kwargs)):
+            return
         self._used[id(module)] = watch
         name = self._scopes.of_module(module, None, frame).name
         if watch.exchanges_data:
@@ -169,6 +171,10 @@ def line_of(frame: FrameType | None) -> tuple[CodeType, int] | None:
     if frame is not None:
         _, frame = find_user_frame(frame)
     return None if frame is None else (frame.f_code, frame.f_lineno)
+
+
+def _needs_gradient(tree: Any) -> bool:
+    return any(each.requires_grad for each in tensors_in(tree))
 
 
 def _is_of_torch(module: nn.Module) -> bool:

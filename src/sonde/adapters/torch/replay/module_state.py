@@ -62,6 +62,10 @@ class ModuleWatch:
         return cls(weakref.ref(module), _Tree.of(module))
 
     @property
+    def has_trained_weights(self) -> bool:
+        return any(each.requires_grad for each in self.tree.parameters)
+
+    @property
     def exchanges_data(self) -> bool:
         """Whether calls may exchange data with other ranks, so that one rank alone must not repeat
         them: sharded weights, batch norms over all ranks."""
@@ -98,7 +102,7 @@ class ModuleWatch:
                 )
         else:
             for name, key in self._changing:
-                now = by_name[name]._buffers.get(key) if name in by_name else None
+                now = buffers_of(by_name[name]).get(key) if name in by_name else None
                 if now is not None:
                     state.buffers[name, key] = now.clone()
             for name, key in self._attributes:
@@ -118,7 +122,7 @@ class ModuleWatch:
             self._calls = 0  # Learn again.
             return False
         for (name, key), before in list(state.buffers.items()):
-            now = by_name[name]._buffers.get(key)
+            now = buffers_of(by_name[name]).get(key)
             if now is None or not _equal(now, before):
                 self._changing.add((name, key))
             elif (name, key) not in self._changing and not _is_statistic(by_name[name]):
@@ -143,9 +147,15 @@ class ModuleWatch:
 
 def _buffers(by_name: dict[str, nn.Module]) -> Iterator[tuple[Place, torch.Tensor]]:
     for name, module in by_name.items():
-        for key, buffer in module._buffers.items():
+        for key, buffer in buffers_of(module).items():
             if buffer is not None:
                 yield (name, key), buffer
+
+
+def buffers_of(module: nn.Module) -> dict[str, torch.Tensor | None]:
+    """The buffers of ``module`` itself. The table of a ScriptModule is not a dict."""
+    table: Any = module._buffers
+    return table if isinstance(table, dict) else dict(table.items())
 
 
 def _is_statistic(module: nn.Module) -> bool:

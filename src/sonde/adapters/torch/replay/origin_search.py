@@ -14,6 +14,8 @@ from sonde.watch.origins import Origin, OriginTracker
 
 MOST_ROWS = 1000
 _DIGEST = "xxh3"
+_CASTS = frozenset(("_to_copy", "t", "transpose", "detach", "view"))
+"""Ops that weights go through before they meet the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,13 @@ class OriginSearch(Sink):
     """Finds the first op whose non-finite values are a fault, as ``--overflow`` does, and the op
     that raised (``failed``).
 
-    ``event`` returns the event of the step that runs, ``batch_size`` the size of its batch.
+    ``event`` returns the event of the step that runs, ``batch_size`` the size of its batch. What
+    may be a weight or its gradient (``weight_shapes``) has no rows of the batch.
     """
 
     event: Callable[[], Event | None]
     batch_size: Callable[[], int | None]
+    weight_shapes: frozenset[tuple[int, ...]] = frozenset()
     found: FoundOrigin | None = None
     failed: OpNode | None = None
     _tracker: OriginTracker = field(default_factory=OriginTracker)
@@ -68,7 +72,7 @@ class OriginSearch(Sink):
         if traced is None:
             return
         known = self._producers.get(traced.origin)
-        if known is not None and known.rows is not None:
+        if known is not None and (known.rows is not None or known.node.kind == "parameter"):
             return
         rows = self._rows(call)
         if known is None:
@@ -86,7 +90,13 @@ class OriginSearch(Sink):
 
     def _rows(self, call: OpCall) -> BatchRows | None:
         size = self.batch_size()
+        node = call.node
+        may_be_weight = node.phase == "backward" or node.type in _CASTS
+        if node.kind == "parameter":
+            return None
         for view in call.outputs:
+            if may_be_weight and tuple(view.shape) in self.weight_shapes:
+                continue
             if size and view.is_filled and view.shape and view.non_finite():
                 found = rows_of(np.asarray(view.numpy()), size)
                 if found is not None:

@@ -89,7 +89,7 @@ def run_again(
             return result
         scopes = None if recorder is None else recorder.scopes
         place = _Place(record)
-        search = OriginSearch(lambda: place.event, place.batch_size)
+        search = OriginSearch(lambda: place.event, place.batch_size, weight_shapes(record))
         result.observed = observe(record, search, scopes, place=place, lines=result.lines)
         result.failed_op = search.failed
         if search.found is not None:
@@ -153,6 +153,12 @@ class _Place:
 
     def batch_size(self) -> int | None:
         return batch_size(self._record, micro_batch_of(self._record, self.event))
+
+
+def weight_shapes(record: StepRecord) -> frozenset[tuple[int, ...]]:
+    """The shapes of the weights of a step, and of their transposes."""
+    found = [each.shape for call in record.calls for each in call.module.parameters()]
+    return frozenset(tuple(each) for shape in found for each in (shape, shape[::-1]))
 
 
 def batch_size(record: StepRecord, micro_batch: int | None = None) -> int | None:
@@ -224,6 +230,7 @@ def _describe(
         f"NaN or Inf begin at {origin.place}",
         status="established",
         op=origin.op,
+        parameter=origin.op if node.kind == "parameter" else None,
         source=origin.source,
         evidence=evidence,
         rank=record.rank,

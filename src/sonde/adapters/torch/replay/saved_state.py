@@ -13,6 +13,7 @@ from torch import nn
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.module_state import (
     Frozen,
+    buffers_of,
     frozen,
     generators_near,
     is_same_attribute,
@@ -33,21 +34,24 @@ class _SavedModule:
     @classmethod
     def of(cls, module: nn.Module) -> _SavedModule:
         attributes = {key: frozen(value) for key, value in plain_attributes(module)}
-        return cls(module, module.training, attributes, dict(module._buffers))
+        return cls(module, module.training, attributes, dict(buffers_of(module)))
 
     def restore(self) -> None:
         module = self.module
-        module.training = self.training
+        if module.training != self.training:
+            module.training = self.training
         for key in [key for key, _ in plain_attributes(module) if key not in self.attributes]:
             del vars(module)[key]
         for key, value in self.attributes.items():
             if not is_same_attribute(vars(module).get(key), value):
                 set_attribute(module, key, value)
-        if any(module._buffers.get(key) is not each for key, each in self.buffers.items()) or len(
-            module._buffers
-        ) != len(self.buffers):
-            module._buffers.clear()
-            module._buffers.update(self.buffers)
+        table = module._buffers
+        if isinstance(table, dict) and (
+            len(table) != len(self.buffers)
+            or any(table.get(key) is not each for key, each in self.buffers.items())
+        ):
+            table.clear()
+            table.update(self.buffers)
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +89,7 @@ class SavedState:
                     continue
                 seen.add(id(module))
                 saved.modules.append(_SavedModule.of(module))
-                for buffer in module._buffers.values():
+                for buffer in buffers_of(module).values():
                     if buffer is not None and id(buffer) not in saved.buffers:
                         saved.buffers[id(buffer)] = _SavedBuffer(
                             buffer, buffer.detach().clone(), private.version_of(buffer)
@@ -125,7 +129,7 @@ def set_before(call: ModuleCall) -> None:
             parameter.requires_grad_(flag)
     with torch.no_grad():
         for (name, key), values in call.state.buffers.items():
-            buffer = modules[name]._buffers.get(key) if name in modules else None
+            buffer = buffers_of(modules[name]).get(key) if name in modules else None
             if buffer is not None and buffer.shape == values.shape:
                 # A batch norm saves its statistics for backward; torch does not count its writes.
                 version = private.version_of(buffer)
