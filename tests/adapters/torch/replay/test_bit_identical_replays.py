@@ -43,7 +43,7 @@ WITHOUT_STEPS = {"functional_transforms"}
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
 def test_every_step_is_repeated_exactly_and_the_training_is_not_changed(name: str) -> None:
     bare, seen, found = bare_and_recorded(ALL[name])
     assert found.errors == []
