@@ -91,12 +91,13 @@ def verify(
 
 def _of_network(step: CapturedStep, options: ModuleOptions) -> Outcome:
     from sonde.adapters.torch.replay.execution import execute
+    from sonde.adapters.torch.replay.questions.changed_records import without_spoiled_clipping
     from sonde.adapters.torch.replay.questions.outcomes import outcome_of
     from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
     from sonde.adapters.torch.replay.storage.environment import with_flags
 
     with found_modules(step, options) as found, with_flags(step.manifest.flags):
-        record = StepReplay(step, found.modules).record()
+        record = without_spoiled_clipping(StepReplay(step, found.modules).record())
         done = execute(record)
         check_ran(done, step)
         return outcome_of(record, done)

@@ -79,6 +79,30 @@ def in_double(record: StepRecord) -> StepRecord:
     return changed
 
 
+def without_spoiled_clipping(record: StepRecord) -> StepRecord:
+    """The record without ops that multiply gradients by a constant that is not finite.
+
+    The norm by which a program clips gradients is a constant of the record. That of a step with NaN
+    is NaN, and would spoil the gradients of a step that is in order.
+    """
+    made = _made_in(record)
+
+    def is_spoiled(event: Event) -> bool:
+        if not isinstance(event, OutsideOp):
+            return False
+        writes_gradients = any(
+            before.leaf is not None and not before.requires_grad for before, _ in event.written
+        )
+        constants = [each for each in event.inputs if each.leaf is None and id(each) not in made]
+        return writes_gradients and any(not _is_finite(each.values) for each in constants)
+
+    return replace(record, events=[each for each in record.events if not is_spoiled(each)])
+
+
+def _is_finite(values: torch.Tensor) -> bool:
+    return values.is_meta or bool(torch.isfinite(values).all())
+
+
 def micro_batches(record: StepRecord) -> list[StepRecord]:
     """The parts of a step that accumulates gradients: each ends with a backward pass."""
     parts: list[list[Event]] = [[]]
@@ -124,7 +148,7 @@ def _changed(record: StepRecord, change: Change) -> StepRecord:
         else:
             events.append(replace(event, args=mapped(event.args), kwargs=mapped(event.kwargs)))
     priors = {key: replace(each) for key, each in record.prior_gradients.items()}
-    return replace(record, events=events, prior_gradients=priors)
+    return without_spoiled_clipping(replace(record, events=events, prior_gradients=priors))
 
 
 def _with_values(kept: KeptTensor, values: torch.Tensor) -> KeptTensor:

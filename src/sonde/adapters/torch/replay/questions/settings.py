@@ -12,6 +12,7 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.replay.questions.changed_records import without_spoiled_clipping
 from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.core.errors import UsageError
@@ -39,7 +40,7 @@ class Setting:
 def with_settings(replaying: StepReplay, texts: Sequence[str]) -> Finding:
     """Does the trigger fire with these settings? With settings of the optimizer, its update is
     computed, too, and the weights after it are judged."""
-    record = replaying.record()
+    record = without_spoiled_clipping(replaying.record())
     settings = [_parsed(text, record) for text in texts]
     changed = [each for each in settings if each.owner is not None]
     before = [(each, getattr(each.owner, each.attribute)) for each in changed]

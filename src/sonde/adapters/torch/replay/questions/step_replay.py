@@ -18,6 +18,7 @@ from sonde.adapters.torch.replay.questions.changed_records import (
     in_double,
     micro_batches,
     with_rows,
+    without_spoiled_clipping,
 )
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
 from sonde.adapters.torch.replay.questions.reason_text import reasons_text
@@ -198,6 +199,7 @@ class StepReplay:
         return record, None
 
     def _executed(self, record: StepRecord) -> tuple[bool, Outcome]:
+        record = without_spoiled_clipping(record)
         done = execute(record)
         check_ran(done, self.step)
         fires, outcome = self.fires(record, done)

@@ -169,9 +169,11 @@ class Verification:
         for stored in self.step.manifest.modules:
             known = next((each for each in self._modules.values() if fits(each, stored)), None)
             modules.append(module if stored is expected.module else known or nn.Identity())
+        parameters = [each for one in modules for each in one.parameters()]
+        gradients = [each.grad for each in parameters]
         record = self.step.record(modules)
-        for parameter in module.parameters():
-            parameter.grad = None
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient  # those of the program, not of the captured step
         number = [e for e in self.step.manifest.events if isinstance(e, StoredCall)].index(
             expected.stored
         )
