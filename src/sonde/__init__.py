@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from sonde import ops as ops
     from sonde.api import breakpoint as breakpoint
-    from sonde.api import capture, debug, set_dump, set_seed, statistics, step
+    from sonde.api import (
+        capture,
+        debug,
+        guard,
+        set_dump,
+        set_seed,
+        signals,
+        statistics,
+        step,
+        trigger,
+    )
     from sonde.context import GRAPH_MODE as GRAPH_MODE
     from sonde.context import PYNATIVE_MODE as PYNATIVE_MODE
     from sonde.context import get_context, set_auto_parallel_context, set_context
@@ -33,13 +43,16 @@ __all__ = [
     "capture",
     "debug",
     "get_context",
+    "guard",
     "print_grad",
     "set_auto_parallel_context",
     "set_context",
     "set_dump",
     "set_seed",
+    "signals",
     "statistics",
     "step",
+    "trigger",
 ]
 
 _HOMES = {
@@ -49,14 +62,17 @@ _HOMES = {
     "breakpoint": "sonde.api",
     "debug": "sonde.api",
     "get_context": "sonde.context",
+    "guard": "sonde.api",
     "print": "sonde.ops",
     "print_grad": "sonde.ops",
     "set_auto_parallel_context": "sonde.context",
     "set_context": "sonde.context",
     "set_dump": "sonde.api",
     "set_seed": "sonde.api",
+    "signals": "sonde.api",
     "statistics": "sonde.api",
     "step": "sonde.api",
+    "trigger": "sonde.api",
 }
 _PACKAGES = ("capture", "context", "debugger", "train", "summary", "logs", "ops", "tune")
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sonde.core.statistics import Statistics
+    from sonde.monitor.reading import SignalTable
 
 
 @contextmanager
@@ -87,7 +88,59 @@ def breakpoint() -> None:
     from sonde.adapters.torch.debug_calls import stop_here
 
     frame = sys._getframe(1)
-    stop_here(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+    stop_here(f"sonde.breakpoint() at {frame.f_code.co_filename}:{frame.f_lineno}")
+
+
+@contextmanager
+def guard(
+    directory: str | os.PathLike[str] = "sonde_steps",
+    *,
+    keep: int = 3,
+    on_trigger: str = "continue",
+    triggers: Iterable[str] = (),
+    snapshot_every: int = 0,
+) -> Iterator[None]:
+    """Monitor the training in this block, and keep the step that goes wrong.
+
+    The options are those of ``sonde run --guard`` (docs/guard.md): ``keep`` at most so many steps
+    in ``directory``; ``on_trigger``: "continue", "skip" the optimizer's step, "stop" (raises
+    `sonde.monitor.GuardStopped`, a KeyboardInterrupt) or "pause" for the debugger; ``triggers``:
+    expressions such as ``"grad_norm > 10 * median(grad_norm, 100)"``.
+    """
+    from sonde import logs
+    from sonde.adapters.torch.monitor import guarding
+    from sonde.monitor.options import guard_options
+
+    logs.configure()
+    options = guard_options(
+        directory,
+        keep=keep,
+        on_trigger=on_trigger,
+        triggers=triggers,
+        snapshot_every=snapshot_every,
+    )
+    with guarding.guard(options):
+        yield
+
+
+def trigger(reason: str = "") -> None:
+    """Keep the running step; ``reason`` is written with it. Without a guard it does nothing."""
+    import sys
+
+    guarding = sys.modules.get("sonde.adapters.torch.monitor.guarding")
+    if guarding is not None:
+        guarding.trigger(str(reason))
+
+
+def signals(directory: str | os.PathLike[str], rank: int | None = None) -> SignalTable:
+    """The signals of the last 1,000 steps of a guarded training, as numpy arrays.
+
+    ``directory`` is that of the guard; ``rank`` the rank, without it the lowest there is.
+    ``signals(DIR)["loss"]`` is a column, ``signals(DIR).to_pandas()`` a DataFrame.
+    """
+    from sonde.monitor.reading import read_signals
+
+    return read_signals(Path(directory), rank)
 
 
 def set_dump(

@@ -71,7 +71,7 @@ def test_without_a_dump_the_script_runs_plainly_and_a_hint_is_printed() -> None:
     assert plain.config is None
     assert plain.step_by == "optimizer"
     assert plain.note == (
-        "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
+        "nothing is dumped; use --stats, --overflow, --guard, --graph, --dump-to DIR or --dump FILE"
     )
 
 

@@ -183,6 +183,25 @@ def test_a_program_that_asks_for_the_debugger_itself() -> None:
     assert process.returncode == 0
 
 
+def test_a_guard_pauses_the_training_at_a_trigger(tmp_path: Path) -> None:
+    with Hub(paused=False) as hub:
+        process = subprocess.Popen(
+            [warm_python(), str(PROGRAMS / "guard_pauses.py"), str(tmp_path)],
+            env=environment(hub.port),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        rank = hub.rank()
+        status = rank.paused()
+        assert (status.reason, status.message) == ("breakpoint", "the loss is nan")
+        assert status.step == 2
+        assert (tmp_path / "step_2.rank_0" / "manifest.json").is_file()
+        rank.control("continue")
+        output, said = finish(process)
+    assert (output, process.returncode) == ("done\n", 0), said
+
+
 @pytest.fixture
 def _default_port_is_free() -> None:
     """A program that names no server connects to one there, whoever has started it."""

@@ -17,6 +17,7 @@ from tests.core.checkpoint_bytes import encode_bytes
 from tests.dump.made import LOG, MadeDump, small_dump, small_graph
 from tests.dump.msprobe_dumps import unpack
 from tests.dump.old_formats.made_old_dumps import raw_bytes, tensor_message
+from tests.golden.sample import sample_signals
 
 from sonde.compare.losses.events import masked_crc32c, read_events
 from sonde.compare.losses.sources import read_losses
@@ -37,6 +38,7 @@ from sonde.dump.reading.npy import read_header
 from sonde.dump.reading.pt_file import read_pt_header
 from sonde.dump.reading.side_files import read_json, read_overflow
 from sonde.dump.reading.statistic_rows import read_rows
+from sonde.monitor.reading import read_ring
 
 DATA = Path(__file__).parents[1] / "dump" / "data"
 CHECKPOINTS = Path(__file__).parents[1] / "train" / "data"
@@ -327,6 +329,11 @@ def _shielded(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     return call
 
 
+def _ring(directory: Path) -> Kind:
+    path = directory / "signals.rank_2.ring"
+    return Kind([sample_signals()], path, lambda path: read_ring(path).gradients.sum())
+
+
 KINDS: dict[str, Callable[[Path], Kind]] = {
     "pb": _pb,
     "ir": _ir,
@@ -344,4 +351,5 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "dump": _dump,
     "foreign_dump": _foreign_dump,
     "msprobe_dump": _msprobe_dump,
+    "ring": _ring,
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.golden.sample import sample_graph
+from tests.golden.sample import sample_graph, sample_signals
+from tests.golden.sample_step import captured_step_files
 
 from sonde.dump.graph_files.encode import encode_graph
 from sonde.dump.graph_files.execution_order import write_node_order, write_steps
@@ -21,6 +22,8 @@ def golden_files() -> dict[str, bytes]:
         "ms_output_trace_code_graph_3.pb": encode_graph(graph),
         "ms_execution_order_graph_3.csv": write_node_order(op.name for op in graph.ops).encode(),
         "ms_global_execution_order_graph_3.csv": write_steps((0, 1, 5)).encode(),
+        **captured_step_files(),
+        "signals.rank_2.ring": sample_signals(),
     }
 
 

@@ -1,8 +1,15 @@
-"""A small graph made by hand that has one of everything the graph files can hold."""
+"""A small graph made by hand that has one of everything the graph files can hold, and signals."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
 from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
+from sonde.monitor.ring import SignalRing
+from sonde.monitor.signals import Signals
 
 _CONV = Source("/home/ada/net.py", 26, "forward", "        x = self.bn(self.conv(x))")
 _CALL = Source("/home/ada/train.py", 41, "<module>", "    loss = criterion(net(images), labels)")
@@ -140,3 +147,20 @@ def sample_graph() -> Graph:
             update,
         ),
     )
+
+
+def sample_signals() -> bytes:
+    """The file with the signals of six steps, which has room for four."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "signals.rank_2.ring"
+        ring = SignalRing(path, 2, rows=4)
+        ring.know(["fc.weight", "fc.bias"])
+        for step in range(6):
+            signals = Signals(step, time=1000.0 + step, loss=step + 0.5, grad_norm=2.0)
+            signals.weight_norm, signals.update_ratio, signals.learning_rate = 3.0, 0.125, 0.01
+            signals.loss_scale, signals.step_seconds = 1024.0, 0.5
+            signals.batch_hash = 2**64 - 1 - step
+            signals.gradients = np.array([step / 4, np.inf], np.float32)
+            ring.write(signals)
+        ring.close()
+        return path.read_bytes()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.golden.rewrite import FILES, golden_files
 from tests.golden.sample import sample_graph
+from tests.golden.sample_step import sample_manifest
 
+from sonde.adapters.torch.replay.storage.tensor_files import read_tensors
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.ir import read_ir
 from sonde.dump.graph_files.pb import decode_graph
+from sonde.replay.manifest import read_manifest
 
 
 @pytest.mark.parametrize("name", sorted(golden_files()))
@@ -42,3 +47,18 @@ def test_the_golden_text_gives_every_source_line() -> None:
 def test_the_golden_orders_are_read() -> None:
     nodes = read_node_order((FILES / "ms_execution_order_graph_3.csv").read_text())
     assert nodes == tuple(op.name for op in sample_graph().ops)
+
+
+def test_the_golden_captured_step_is_read(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes((FILES / "captured_step_manifest.json").read_bytes())
+    content = (FILES / "captured_step_weights.safetensors").read_bytes()
+    (tmp_path / "weights.safetensors").write_bytes(content)
+    manifest = read_manifest(tmp_path)
+    assert manifest == sample_manifest(manifest.tensors)
+    weight, view, transposed, low = read_tensors(tmp_path, manifest.tensors)
+    assert weight.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert view.tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    assert view.stride() == (3, 1)
+    assert transposed.tolist() == [[0.0, 2.0], [1.0, 3.0]]
+    assert transposed.stride() == (1, 2)
+    assert str(low.dtype) == "torch.bfloat16"

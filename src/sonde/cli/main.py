@@ -28,6 +28,8 @@ COMMANDS = {
     "repeat": "Run a script twice and report the first op at which the runs differ.",
     "compile-check": "Check that the compiled code of a script computes the right values.",
     "profile": "Report where the time of a script goes, and what would make it faster.",
+    "replay": "Execute a captured step again, and answer questions about it.",
+    "verify": "Say whether changed code still fails on a captured step.",
     "debug": "Run an unmodified script under the debugger and control it from a browser.",
     "serve": "Run the debugger server, to which trainings connect; also: sonde start.",
     "view": "View dumps in the debugger's page, or check them for bad values.",

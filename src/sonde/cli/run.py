@@ -14,6 +14,7 @@ import click
 from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
+from sonde.cli.guard_options import GuardWords, guard_command_options, refuse_with_guard
 from sonde.cli.mindspore_python import (
     find_mindspore,
     needs_mindspore,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(GuardWords):
     """The command line as parsed by click."""
 
     dump_file: str | None
@@ -77,6 +78,7 @@ class RunOptions:
             "--no-shuffle": self.no_shuffle,
             "--no-dropout": self.no_dropout,
             "--compiled": self.compiled != "observe",
+            "--guard": self.guard,
         }
         return tuple(name for name, is_given in given.items() if is_given)
 
@@ -98,6 +100,7 @@ EPILOG = """\b
 Examples:
   sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
   sonde run --overflow train.py               the ops where NaN or Inf first appear
+  sonde run --guard train.py                  keep the step that goes wrong, to run it again
   sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
   sonde run --dump data_dump.json -m package.train --epochs 3
   torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
@@ -170,6 +173,7 @@ Then show the dump:
 @step_by_option
 @observe_option
 @determinism_options
+@guard_command_options
 @click.option(
     "--compiled",
     type=click.Choice(["observe", "interpret", "eager"]),
@@ -199,10 +203,14 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     words = options.program if options.module is None else (options.module, *options.program)
     name, arguments = words[0], words[1:]
     config, note = _config(options, environ, net_name_of(name, options.module is not None))
+    debugger = options_from_environment(environ)
+    guard = options.requested_guard()
+    if guard is not None:
+        refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)
+        note = None
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
-    debugger = options_from_environment(environ)
     if config is None and (determinism is not None or debugger is not None):
         note = None
     if debugger is not None:
@@ -218,6 +226,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         debugger=debugger,
         compiled=options.compiled,
         unused=_unused(options, environ),
+        guard=guard,
     )
 
 
@@ -275,7 +284,9 @@ def _config(
     if found is not None:
         return found
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
-    return None, "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
+    return None, (
+        "nothing is dumped; use --stats, --overflow, --guard, --graph, --dump-to DIR or --dump FILE"
+    )
 
 
 def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:

@@ -11,12 +11,14 @@ from typing import Literal
 
 from sonde.adapters.torch.determinism import Determinism
 from sonde.capture.config import CaptureConfig
+from sonde.cli.guard_options import say_if_stopped, start_guard
 from sonde.cli.mindspore_python import hint_at_python
 from sonde.cli.run_deterministic import without_randomness
 from sonde.cli.script import needing_torch, run_program
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
 from sonde.logs import say
+from sonde.monitor.options import GuardOptions
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
@@ -41,11 +43,12 @@ class ScriptRun:
     debugger: DebuggerOptions | None
     compiled: Compiled
     unused: Sequence[str] = ()
+    guard: GuardOptions | None = None
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
         start = without_randomness(self.determinism, self._attach)
-        outcome = run_program(self.module, self.program, start)
+        outcome = say_if_stopped(run_program(self.module, self.program, start))
         if isinstance(outcome, Terminated):
             say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
@@ -57,6 +60,8 @@ class ScriptRun:
         if os.environ.get("RANK", "0") == "0":  # one rank prints them
             for line in (*self.unused, *filter(None, (self.note,))):
                 say(line)
+        if self.guard is not None:
+            return start_guard(self.guard)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from sonde.cli.own_option import own_option
 from sonde.cli.show_format import steps_text
+from sonde.cli.show_steps import guard_json, is_guarded, print_guard
 from sonde.cli.show_text import Listed, Page
 from sonde.cli.terminal import Terminal
 from sonde.core.errors import UsageError
@@ -80,10 +81,10 @@ def show(
 
     Without options: its graphs, steps, ops and sizes, and, for an overflow dump, where NaN or Inf
     first appeared. With --op, --step or --io: tensors with shape, dtype and statistics, in
-    execution order, each op with its line in your code. DIR may also be a directory of a
-    SummaryCollector or of sonde tune, or a checkpoint file (see sonde params).
+    execution order, each op with its line in your code. DIR may also be a directory of sonde run
+    --guard, of a SummaryCollector or of sonde tune, or a checkpoint file (see sonde params).
     """
-    if _show_other(directory, limit, as_json=as_json):
+    if _show_other(directory, rank, limit, as_json=as_json):
         return
     dump = Dump(directory)
     page = Page.on(sys.stdout)
@@ -106,8 +107,8 @@ def show(
         page.more(more, dump.problems)
 
 
-def _show_other(path: Path, limit: int | None, *, as_json: bool) -> bool:
-    """Show a checkpoint, a search or a summary; False if the path is none of them."""
+def _show_other(path: Path, rank: int | None, limit: int | None, *, as_json: bool) -> bool:
+    """Show a checkpoint, a search, a summary, or what a guard kept; False if it is none of them."""
     if path.is_file():
         from sonde.cli.ckpt_files import load
         from sonde.cli.params import show_checkpoint
@@ -120,6 +121,11 @@ def _show_other(path: Path, limit: int | None, *, as_json: bool) -> bool:
             print(json.dumps(study_json(path), indent=2, allow_nan=False))
         else:
             print_study(path, Terminal(), limit)
+    elif is_guarded(path):
+        if as_json:
+            print(json.dumps(json_value(guard_json(path, rank)), indent=1, allow_nan=False))
+        else:
+            print_guard(path, rank, Terminal(highlight=False), limit)
     elif is_summary(path):
         listing = read_summary(path)
         if as_json:

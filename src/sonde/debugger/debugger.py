@@ -220,11 +220,11 @@ class Debugger:
         text = f"step {step} ran unobserved to measure the speed"
         self.session.notice(slug="speed-measured", text=text)
 
-    def breakpoint(self, place: str) -> None:
-        """The program called ``sonde.breakpoint()``."""
+    def breakpoint(self, why: str) -> None:
+        """Pause: the program called ``sonde.breakpoint()``, or its guard asks for it."""
         if self.session.is_connected:
             self._state.run()
-            self._pauses.pause("breakpoint", f"sonde.breakpoint() at {place}")
+            self._pauses.pause("breakpoint", why)
             self._pauses.end_if_asked()
 
     def _leave_step_end(self) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 MOST_CHARACTERS: Final = 1000
 MOST_NODES: Final = 200
+MOST_EARLIER: Final = 1000
+"""How many earlier values an aggregate may take."""
 
 _COMPARE: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
     ast.Gt: operator.gt,
@@ -40,15 +42,21 @@ class ExpressionError(ValueError):
     """The reason why a text is not an expression."""
 
 
-def parse(text: str, check_name: NameCheck, subject: str) -> Predicate:
-    """Compile a condition; ``subject`` says what it must name ("statistic")."""
+def parse(
+    text: str, check_name: NameCheck, subject: str, aggregates: Collection[str] = ()
+) -> Predicate:
+    """Compile a condition; ``subject`` says what it must name ("statistic").
+
+    ``aggregates`` are functions of earlier values of a name, ``median(grad_norm, 100)``, which the
+    caller computes: `EvaluationContext.aggregate`.
+    """
     if len(text) > MOST_CHARACTERS:
         raise ExpressionError(f"it is longer than {MOST_CHARACTERS} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(_syntax_reason(text, error)) from None
-    found = _Compiler(check_name, subject).compile(tree)
+    found = _Compiler(check_name, subject, aggregates).compile(tree)
     if not isinstance(found, Predicate):
         raise ExpressionError("it is a number, not a question; compare it with something")
     return found
@@ -68,12 +76,14 @@ def _syntax_reason(text: str, error: Exception) -> str:
 class EvaluationContext:
     """One evaluation of a compiled condition.
 
-    ``value_of`` returns the number of a name, None if it is missing. ``why`` is set if a comparison
-    with NaN could not be decided.
+    ``value_of`` returns the number of a name, None if it is missing. ``aggregate`` returns the
+    result of a function of so many earlier values of a name, None if there are fewer. ``why`` is
+    set if a comparison with NaN could not be decided.
     """
 
     value_of: Callable[[str], float | None]
     divide: Callable[[float, float], float] = field(default_factory=lambda: ieee_divide)
+    aggregate: Callable[[str, str, int], float | None] = lambda function, name, count: None
     why: str = ""
 
 
@@ -97,9 +107,10 @@ Part = TypeVar("Part", Predicate, Quantity)
 class _Compiler:
     """Checks and compiles the parts of a tree, from the outside in."""
 
-    def __init__(self, check_name: NameCheck, subject: str) -> None:
+    def __init__(self, check_name: NameCheck, subject: str, aggregates: Collection[str]) -> None:
         self._check_name = check_name
         self._subject = subject
+        self._aggregates = aggregates
         self._nodes = 0
         self._names = 0
 
@@ -205,8 +216,11 @@ class _Compiler:
 
     def _call(self, node: ast.Call) -> Predicate | Quantity:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in self._aggregates and not node.keywords:
+            return self._aggregate(node, name)
         if name not in FUNCTIONS or node.keywords:
-            raise _wrong(node, f"the functions are {', '.join(FUNCTIONS)}")
+            known = ", ".join((*FUNCTIONS, *self._aggregates))
+            raise _wrong(node, f"the functions are {known}")
         least, most = (2, 9) if name in ("min", "max") else (1, 1)
         if not least <= len(node.args) <= most:
             raise _wrong(node, f"{name} takes {'two or more numbers' if most > 1 else 'one'}")
@@ -222,6 +236,20 @@ class _Compiler:
             return None if value is None else test(value)
 
         return Predicate(truth)
+
+    def _aggregate(self, node: ast.Call, function: str) -> Quantity:
+        """``median(grad_norm, 100)``: a name, and how many of its earlier values to take."""
+        match node.args:
+            case [ast.Name() as name, ast.Constant(value=int(count))] if (
+                not isinstance(count, bool) and 2 <= count <= MOST_EARLIER
+            ):
+                self._name(name)  # Raises if the name is not known.
+                return Quantity(lambda context: context.aggregate(function, name.id, count))
+        raise _wrong(
+            node,
+            f"{function} takes a {self._subject} and how many steps before, from 2 to "
+            f"{MOST_EARLIER}: {function}(NAME, 100)",
+        )
 
     def _name(self, node: ast.expr) -> Quantity:
         self._names += 1

@@ -45,7 +45,9 @@ class TorchAdapter:
     module or on a tensor that requires a gradient, so that a script's preparations belong to no
     step. Used from the thread that attaches it, which must be the one that trains. ``listener`` is
     called at steps and optimizers, whether ops are observed or not. ``observe``: what belongs to
-    the steps although it is not training, see ``eager/outside_step``.
+    the steps although it is not training, see ``eager/outside_step``. ``scopes``: the names of
+    modules that are known already. ``watches_optimizers``: False where a hook of an optimizer
+    attaches the adapter, since torch iterates over these hooks then; steps end with `end_step`.
     """
 
     def __init__(
@@ -57,8 +59,11 @@ class TorchAdapter:
         step_by: StepBy = "optimizer",
         compiled: CompiledMode = "observe",
         observe: Collection[Observed] = (),
+        scopes: ScopeRegistry | None = None,
+        watches_optimizers: bool = True,
     ) -> None:
         self._session = session
+        self._watches_optimizers = watches_optimizers
         self._step_by = step_by
         self._guard = FailureGuard(self._failed)
         self._pid = os.getpid()
@@ -66,7 +71,7 @@ class TorchAdapter:
         self._is_drop_reported = False
         self._at_close: list[Callable[[], None]] = []
         self.listener = ShieldedListener(session.report)
-        self._scopes = ScopeRegistry()
+        self._scopes = ScopeRegistry() if scopes is None else scopes
         structures = Structures(name)
         mode = possible_mode(compiled, session)
         self.observer = self._make_observer(mode, structures, starts_at_once, observe)
@@ -120,11 +125,12 @@ class TorchAdapter:
         """Observe until the block is left, then flush and close the session's sinks."""
         with ExitStack() as undo:
             self.observer.install(undo)
-            self._step_hooks.install(undo)
+            if self._watches_optimizers:
+                self._step_hooks.install(undo)
             if self._session.subscriptions:
                 self._endless.install(undo)
                 self._numbers.install(undo)
-            _ignore_warning_about_hooks(undo)
+            ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
             _LIVE.add(self)
             self._steps.begin()
@@ -301,13 +307,15 @@ class TorchAdapter:
             self._session.report(ProblemLine(text, slug="step-dropped"))
 
 
-def _ignore_warning_about_hooks(undo: ExitStack) -> None:
+def ignore_warning_about_hooks(undo: ExitStack) -> None:
     """Silence the warning of a compiled module about hooks on all modules: they are Sonde's."""
     before = list(warnings.filters)
     warnings.filterwarnings(
         "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
     )
     (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
+    if added in before:  # Torch's warning is silenced already, by a capture around this one.
+        return
 
     def remove() -> None:
         kept = [each for each in warnings.filters if each is not added]

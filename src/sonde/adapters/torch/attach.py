@@ -173,6 +173,11 @@ def running_debugger() -> TorchDebugging | None:
     return next((each.debugging for each in _RUNNING if each.debugging is not None), None)
 
 
+def running_adapter() -> TorchAdapter | None:
+    """The adapter of the capture that runs; None without one."""
+    return _RUNNING[0].adapter if _RUNNING else None
+
+
 def end_step() -> None:
     """End the running step of the running capture; do nothing without a capture."""
     for capture in _RUNNING:

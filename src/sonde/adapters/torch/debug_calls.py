@@ -12,6 +12,7 @@ from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.core.errors import SondeError
+from sonde.core.running_training import begin_counting_at
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.launch.probe import is_own_port, is_server
 from sonde.debugger.launch.server_process import ServerProcess
@@ -47,8 +48,9 @@ def debugged(
         yield
 
 
-def stop_here(place: str) -> None:
-    """Pause at ``place``. A program that is not debugged yet is debugged until it ends."""
+def stop_here(why: str, *, step: int | None = None) -> None:
+    """Pause, and show ``why``. A program that is not debugged yet is debugged until it ends;
+    ``step``: the number of its running step, if the caller counts steps."""
     debugging = running_debugger()
     if debugging is None:
         if is_running():
@@ -66,8 +68,10 @@ def stop_here(place: str) -> None:
         stack.enter_context(attach(None, starts_at_once=False, debugger=options))
         atexit.register(stack.close)
         debugging = running_debugger()
+        if step:
+            begin_counting_at(step)
     if debugging is not None:
-        debugging.debugger.breakpoint(place)
+        debugging.debugger.breakpoint(why)
 
 
 def _options(host: str | None, port: int | None) -> DebuggerOptions:

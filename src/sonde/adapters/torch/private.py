@@ -42,18 +42,25 @@ NEEDED = (
     "torch._C:DisableTorchFunction",
     "torch._C:TensorBase.numpy",
     "torch._C:_DisableTorchDispatch",
+    "torch._C:_EnableTorchFunction",
     "torch._C:_RestorePythonTLSSnapshot",
     "torch._C:_SetExcludeDispatchKeyGuard",
     "torch._C:_TorchDispatchModeKey",
+    "torch._C:_are_functorch_transforms_active",
     "torch._C:_autograd._get_sequence_nr",
+    "torch._C:_autograd._unsafe_set_version_counter",
     "torch._C:_current_autograd_node",
     "torch._C:_current_graph_task_id",
     "torch._C:_dispatch_has_kernel_for_dispatch_key",
     "torch._C:_dispatch_kernel_for_dispatch_key_is_fallthrough",
     "torch._C:_get_dispatch_mode",
+    "torch._C:_get_tracing_state",
     "torch._C:_increment_version",
     "torch._C:_storage_Use_Count",
     "torch._ops:OpOverload",
+    "torch.overrides:_get_current_function_mode_stack",
+    "torch.overrides:_pop_mode",
+    "torch.overrides:_push_mode",
     "torch.nn.modules.loss:_Loss",
     "torch:Tensor._cdata",
     "torch:Tensor._use_count",
@@ -87,6 +94,9 @@ without_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C.D
 ``__torch_function__`` of the program sees what Sonde reads, and ``set_default_device`` does not
 move what Sonde makes. For every function of Sonde that torch calls."""
 
+with_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C._EnableTorchFunction
+"""In this block, inside one of `without_torch_functions`, code of the program runs as outside."""
+
 without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 """In this block no dispatch mode sees the ops that run."""
 
@@ -94,6 +104,11 @@ hide_modes: Callable[[], AbstractContextManager[Any]] | None = getattr(
     _python_dispatch, "_disable_current_modes", None
 )
 """The same, but modes that are entered in this block do see them. None if torch lacks it."""
+
+function_modes: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
+"""The TorchFunctionModes that are active, the outermost first."""
+push_function_mode: Callable[[Any], None] = torch.overrides._push_mode
+pop_function_mode: Callable[[], Any] = torch.overrides._pop_mode
 
 set_eval_frame: Callable[[Any], Any] = _eval_frame.set_eval_frame
 """Sets the function that compiles frames, None for none; returns the previous one."""
@@ -210,6 +225,27 @@ def version_of(tensor: torch.Tensor) -> int:
 def count_write(tensors: Sequence[torch.Tensor]) -> None:
     """Count one write to each of ``tensors``, as torch does for an op that writes in place."""
     torch._C._increment_version(tensors)
+
+
+def is_transforming() -> bool:
+    """Whether a transform of ``torch.func`` runs, whose tensors are wrappers without memory, or
+    ``torch.jit.trace``, which would see ops of Sonde."""
+    if torch._C._are_functorch_transforms_active():
+        return True
+    return torch._C._get_tracing_state() is not None
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Set torch's count of writes to the memory of ``tensor``, which holds what it held then."""
+    if version >= 0 and version_of(tensor) != version:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+@contextmanager
+def kept_autograd() -> Iterator[None]:
+    """Leave grad mode after this block as it was before it; inside it is on."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
 
 
 def module_hooks() -> tuple[dict[int, Any], ...]:

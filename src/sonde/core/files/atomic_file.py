@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -105,12 +106,19 @@ def partial_path(path: Path) -> Path:
 
 
 def remove_stale_partials(directory: Path, prefix: str) -> None:
-    """Delete partial files, named ``prefix``..., of processes of this machine that were killed."""
+    """Delete partial files and directories, named ``prefix``..., of processes that were killed.
+
+    Only those of this machine.
+    """
     host = re.escape(socket.gethostname())
     pattern = re.compile(rf"\.{re.escape(prefix)}.*\.(\d+)-[0-9a-f]+@{host}\{_PARTIAL}$")
     for path in directory.glob(f".*{_PARTIAL}"):
         found = pattern.match(path.name)
-        if found and not _is_alive(int(found[1])):
+        if not found or _is_alive(int(found[1])):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink(missing_ok=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -134,9 +135,12 @@ def hide_while_tracing(
     replace(kind, "__call__", call, undo)
 
 
-def watch_entries(began: Callable[[], None], undo: ExitStack) -> None:
+def watch_entries(
+    began: Callable[[], None], undo: ExitStack, *, with_existing: bool = False
+) -> None:
     """Call ``began`` whenever a function that is compiled from now on is about to run, until
-    ``undo`` is closed; torch keeps the hooks for longer."""
+    ``undo`` is closed; torch keeps the hooks for longer. ``with_existing``: also for functions that
+    were given to ``torch.compile`` before."""
     kind = _eval_frame._TorchDynamoContext
     original = kind.__init__
     current = [began]
@@ -153,6 +157,11 @@ def watch_entries(began: Callable[[], None], undo: ExitStack) -> None:
         self.enter_exit_hooks.append(enter)
 
     replace(kind, "__init__", init, undo)
+    if with_existing:
+        for each in gc.get_objects():
+            # ``isinstance`` would ask proxies of the program for their class.
+            if issubclass(type(each), kind):
+                each.enter_exit_hooks.append(enter)
 
 
 class Circumstances:

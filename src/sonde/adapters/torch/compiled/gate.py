@@ -76,7 +76,7 @@ class CompilerWatch:
         return self._graphs is not None
 
     def install(self, undo: ExitStack) -> None:
-        _on_first_compile(lambda: self._compiler_needed(undo), undo)
+        on_first_compile(lambda: self._compiler_needed(undo), undo)
 
     def begin_step(self, *, wanted: bool) -> None:
         if self._graphs is not None:
@@ -145,7 +145,7 @@ def _compiled_before_line(asked: CompiledMode, session: Session) -> str | None:
     )
 
 
-def _on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:
+def on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:
     """Call ``action`` before anything is compiled: now, if the compiler is already imported."""
     if _COMPILER in sys.modules:
         action()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.core.patching import wrap
 
@@ -27,7 +27,8 @@ class LossWatch:
     """
 
     def __init__(self) -> None:
-        self._thread = threading.get_ident()
+        self._begins: Callable[[], None] = lambda: None
+        self._failed: Callable[[Exception], None] = lambda error: None
         self._roots: list[torch.Tensor] = []
         self._sum = 0.0
         # Calls since an optimizer began its step; None outside of one.
@@ -42,25 +43,19 @@ class LossWatch:
         """Observe until ``undo`` is closed. ``begins`` is called before each backward pass except
         those of an optimizer's closure, ``failed`` with the exception of a backward pass."""
 
-        def watched(original: Callable[..., Any]) -> Callable[..., Any]:
-            def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-                if threading.get_ident() != self._thread:
-                    return original(tensors, *args, **kwargs)
-                if self._inside is None:  # Inside an optimizer's step weights are being changed.
-                    with private.without_torch_functions():
-                        begins()
-                self._note(tensors)
-                try:
-                    return original(tensors, *args, **kwargs)
-                except Exception as error:
-                    failed(error)
-                    raise
-
-            return backward
-
-        backward = wrap(torch.autograd, "backward", watched, undo)
+        self._begins, self._failed = begins, failed
+        watch_backward(self, undo)
         scale = wrap(torch.amp.GradScaler, "scale", self._watched_scale, undo)
-        private.hide_from_compiler(LossWatch._note, backward.replacement, scale.replacement)
+        private.hide_from_compiler(LossWatch._note, scale.replacement)
+
+    def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
+        if self._inside is None:  # Inside an optimizer's step weights are being changed.
+            self._begins()
+        self._note(tensors)
+
+    def backward_ended(self, error: Exception | None) -> None:
+        if error is not None:
+            self._failed(error)
 
     def optimizer_begins(self) -> None:
         self._inside = 0

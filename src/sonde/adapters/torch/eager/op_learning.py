@@ -56,7 +56,8 @@ class Learner:
     """Makes records. Shares the tables of the running step with the Observer that owns it.
 
     ``traced`` are the source lines of the ops that run next, where the frames do not show them
-    (code that was traced by the compiler). ``ran_compiled``: whether an op ran inside a function
+    (code that was traced by the compiler); ``outer`` are those that the frames end with, where a
+    step is executed again. ``ran_compiled``: whether an op ran inside a function
     that torch.compile returned; None: that is not checked.
     """
 
@@ -67,6 +68,7 @@ class Learner:
     _stack: ScopeStack
     ran_compiled: bool | None = None
     traced: tuple[Source, ...] = ()
+    outer: tuple[Source, ...] = ()
     _tip: OpRecord | None = None
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _used: set[StepInput] = field(default_factory=set)
@@ -289,7 +291,8 @@ class Learner:
         """The scope and source lines of an op, and in backward the forward op that caused it."""
         node = private.current_autograd_node()
         if node is None:
-            return scope, joined_sources(self.traced, stack_of(frame)), None
+            sources = (*joined_sources(self.traced, stack_of(frame)), *self.outer)
+            return scope, sources, None
         if scope is not self._scopes.default and runs_module(caller):
             # Activation checkpointing: a module's forward, run again inside backward.
             again = self._scopes.scope(f"{RECOMPUTED}{scope.name}", "backward")

@@ -33,18 +33,26 @@ class StepHooks:
     ``began`` and ``left`` are called with the optimizer before and after each ``step()``,
     ``ended`` after the outermost one and when a GradScaler skipped its optimizer's step;
     ``elsewhere`` with a thread's name when an optimizer steps in a thread other than the one that
-    made this object. They must not raise. ``closure``: what the ``step`` of the last optimizer that
-    began was given to compute the loss again.
+    made this object; ``skipped`` with the optimizer whose step a GradScaler skipped, before
+    ``ended``. They must not raise. ``closure``: what the ``step`` of the last optimizer that
+    began was given to compute the loss again; ``scaler`` the GradScaler that calls it.
     """
 
     _began: Callable[[torch.optim.Optimizer], None]
     _left: Callable[[torch.optim.Optimizer], None]
     _ended: Callable[[], None]
     _elsewhere: Callable[[str], None]
+    _skipped: Callable[[Any], None] = lambda optimizer: None
     closure: Callable[..., Any] | None = None
+    scaler: Any = None
     _thread: int = field(default_factory=threading.get_ident)
     _running: list[torch.optim.Optimizer] = field(default_factory=list)
     _count: int = 0
+
+    @property
+    def depth(self) -> int:
+        """How many optimizers are stepping, one inside the other."""
+        return len(self._running)
 
     def install(self, undo: ExitStack) -> None:
         """Register the hooks; ``undo`` removes them."""
@@ -83,12 +91,19 @@ class StepHooks:
 
     def _count_skipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return original(this, optimizer, *args, **kwargs)
             before = self._count
-            result = original(this, optimizer, *args, **kwargs)
-            if self._count == before and threading.get_ident() == self._thread:
-                self._count += 1
-                with private.without_torch_functions():
-                    self._ended()
+            self.scaler = this
+            try:
+                result = original(this, optimizer, *args, **kwargs)
+                if self._count == before:
+                    self._count += 1
+                    with private.without_torch_functions():
+                        self._skipped(optimizer)
+                        self._ended()
+            finally:
+                self.scaler = None
             return result
 
         return step

@@ -18,6 +18,7 @@ from sonde.core.graph import Source
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _SONDE = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
 _RUNNER = os.path.join(_SONDE, "cli", "")
+_REPLAY = os.path.join(_SONDE, "adapters", "torch", "replay", "execution.py")
 _STDLIB = os.path.abspath(sysconfig.get_paths()["stdlib"]) + os.sep
 _PACKAGES = tuple(
     {os.path.abspath(sysconfig.get_paths()[key]) + os.sep for key in ("purelib", "platlib")}
@@ -89,18 +90,20 @@ def find_user_frame(caller: FrameType) -> tuple[int, FrameType | None]:
     """The nearest user frame, ``caller`` or one above it, and how far above; None without one.
 
     In backward the search stops at autograd's engine: a frame below it is the user's own (a hook,
-    a custom Function), a frame above it is only the line that called ``backward()``.
+    a custom Function), a frame above it is only the line that called ``backward()``. Where a step
+    is executed again, a frame above the replay is only the line that an optimizer was called in.
     """
     for depth, frame in enumerate(frames_from(caller)):
         if is_user_file(frame.f_code.co_filename):
             return depth, frame
-        if is_engine_frame(frame):
+        if is_engine_frame(frame) or frame.f_code.co_filename == _REPLAY:
             break
     return 0, None
 
 
 def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
-    """The user's frames from ``frame`` outwards to where Sonde runs the script, if it does.
+    """The user's frames from ``frame`` outwards to where Sonde runs the script, if it does, or
+    executes a step again.
 
     A call that a recursive function repeats is listed once, where it is innermost: so the lines of
     an op do not depend on the depth (``add_frames`` in ``native/match/call_site.cpp``).
@@ -109,7 +112,7 @@ def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
     seen: set[tuple[int, int]] = set()
     for each in frames_from(frame):
         code = each.f_code
-        if len(found) == MOST_FRAMES or code.co_filename.startswith(_RUNNER):
+        if len(found) == MOST_FRAMES or code.co_filename.startswith((_RUNNER, _REPLAY)):
             break
         if is_user_file(code.co_filename) and (id(code), each.f_lasti) not in seen:
             seen.add((id(code), each.f_lasti))

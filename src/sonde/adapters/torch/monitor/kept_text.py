@@ -1,0 +1,143 @@
+"""What the guard says of a step that it kept: one line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sonde.adapters.torch.monitor.explaining import Explanation
+from sonde.adapters.torch.monitor.going_back import WentBack
+from sonde.adapters.torch.monitor.step_keeping import KeptStep
+from sonde.adapters.torch.replay.questions.reason_text import reasons_text
+from sonde.core.graph import Source, shown_source
+from sonde.core.text.number_text import count_text, scientific
+from sonde.monitor.triggers import Trigger
+
+_SHOWN_ROWS = 8
+_UNREMARKABLE = ("call_failed", "reduced_gradients")
+"""Reasons that say nothing new: the exception is named; gradients of other ranks are not here."""
+
+
+def shown_path(path: Path) -> Path:
+    """The path as the user would type it: relative to the current directory if it lies inside."""
+    try:
+        return path.relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return path
+
+
+def kept_lines(what: str, triggers: Sequence[Trigger], kept: KeptStep | None) -> list[str]:
+    """``what`` triggered, where it began, and where the step is; then what else went wrong."""
+    if kept is None:
+        return [f"{what}; nothing of the step was recorded, so it cannot be kept"]
+    parts = [what, *_cause_before(kept, triggers), *_explained(kept.explanation, triggers)]
+    if kept.path is not None:
+        parts.append(f"kept in {shown_path(kept.path)}")
+    went = kept.went_back
+    if went is not None:
+        parts.append(_went_back_text(went))
+    problems = (kept.problem, "" if went is None else went.problem)
+    return ["; ".join(parts), *filter(None, problems)]
+
+
+def _cause_before(kept: KeptStep, triggers: Sequence[Trigger]) -> Iterator[str]:
+    """What made weights non-finite before this step."""
+    if triggers[0].quantity != "weight":
+        return
+    went = kept.went_back
+    bad = kept.bad_update if went is None or went.bad_update is None else went.bad_update
+    if bad is None:
+        yield f"the update of step {triggers[0].step - 1} or code before this step wrote them"
+        return
+    optimizer, name = bad.finding.evidence.get("optimizer"), bad.finding.parameter or "a weight"
+    yield (
+        f"the update of step {bad.step} by {optimizer} made {name} non-finite, its gradient was "
+        "finite"
+    )
+
+
+def _went_back_text(went: WentBack) -> str:
+    inexact = "" if went.is_exact else ", not bit for bit"
+    where = "" if went.path is None else f" kept in {shown_path(went.path)}"
+    steps = count_text(went.steps, "step")
+    return f"run again from {steps} before{inexact}, step {went.step} is{where}"
+
+
+def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterator[str]:
+    replayed = explanation.replayed
+    origin = replayed.origin
+    rows = _rows_text(explanation)
+    if triggers[0].quantity == "weight":
+        pass  # The weights themselves are the origin.
+    elif explanation.is_compiler_only:
+        yield (
+            "compiled code computes NaN or Inf, the same ops without the compiler do not; "
+            "'sonde replay --compile-check' names the op"
+        )
+    elif origin is not None:
+        is_input = origin.evidence.get("kind") == "leaf"
+        given = origin.evidence.get("input")
+        name = f"the input {given!r}" if given else origin.op
+        if is_input and not given:
+            name = "a tensor that was computed outside of the step, used"
+        at = _at(origin.source)
+        yield f"{'it was in' if is_input else 'it began at'} {name}{at}{rows}"
+    elif rows and replayed.plain.error is None:
+        yield f"it comes {rows.removeprefix(', ')}"
+    if explanation.is_of_other_rank:
+        yield "what this rank computes is finite: it came from another rank"
+    if replayed.plain.error is not None:
+        op = "" if replayed.failed_op is None else f" in {replayed.failed_op.name}"
+        yield f"executed again it raises{op}{_at(explanation.error_source)}{rows}"
+    if replayed.micro_batch is not None and origin is not None:
+        passes = origin.evidence.get("micro_batches")
+        if isinstance(passes, int) and passes > 1:
+            yield f"in micro-batch {replayed.micro_batch + 1} of {passes}"
+    cleared = explanation.cleared
+    if cleared is not None:
+        yield (
+            f"the gradients of micro-batch {cleared.number} of {cleared.passes} were cleared "
+            f"before the optimizer's step{_at(cleared.source)}"
+        )
+    yield from _exactness(explanation)
+
+
+def _exactness(explanation: Explanation) -> Iterator[str]:
+    replayed = explanation.replayed
+    plain = replayed.plain
+    if not plain.was_run:
+        yield f"it cannot be executed again: {reasons_text(plain.reasons)}"
+        return
+    if plain.differences:
+        first = plain.differences[0]
+        by = "" if first.total == 0 else f" by up to {scientific(first.largest)}"
+        op = replayed.first_differing_op
+        where = ""
+        if op is not None:
+            where = f", first at {op.name}{_at(shown_source(op.sources))}"
+        what = f"the {first.quantity} of {first.name} differs{by}"
+        yield f"the step is not deterministic{where}: {what}"
+    reasons = [each for each in plain.reasons if each.kind not in _UNREMARKABLE]
+    if reasons:
+        yield f"not all of it is executed again: {reasons_text(reasons)}"
+
+
+def _rows_text(explanation: Explanation) -> str:
+    rows, count = explanation.rows, explanation.row_count
+    if not rows or len(rows) == count:
+        return ""
+    shown = ", ".join(map(str, rows[:_SHOWN_ROWS]))
+    more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
+    noun = "row" if len(rows) == 1 else "rows"
+    return f", from {noun} {shown}{more} of {count_text(count, 'row')} of the batch"
+
+
+def _at(source: Source | None) -> str:
+    if source is None:
+        return ""
+    file = os.path.relpath(source.file) if os.path.isabs(source.file) else source.file
+    place = source.file if file.startswith("..") else file
+    inside = f" ({source.library_text})" if source.library is not None else ""
+    code = f": {source.code.strip()}" if source.code else ""
+    return f", {place}:{source.line}{inside}{code}"

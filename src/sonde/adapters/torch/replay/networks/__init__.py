@@ -1,0 +1,1 @@
+"""Finds the networks of a captured step in a fresh process."""

@@ -1,0 +1,89 @@
+"""What a guard is asked to do: its options, checked once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+
+from sonde.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from sonde.monitor.expression import TriggerExpression
+
+OnTrigger = Literal["continue", "skip", "stop", "pause"]
+DEFAULT_DIRECTORY: Final = "sonde_steps"
+DEFAULT_KEEP: Final = 3
+MOST_SNAPSHOT_STEPS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOptions:
+    """``directory`` gets the signals and the captured steps, at most ``keep`` of them.
+
+    ``snapshot_every``: copy weights and optimizer state to host memory every so many steps; 0:
+    never.
+    """
+
+    directory: Path
+    keep: int = DEFAULT_KEEP
+    on_trigger: OnTrigger = "continue"
+    triggers: tuple[TriggerExpression, ...] = ()
+    snapshot_every: int = 0
+
+
+def guard_options(
+    directory: str | os.PathLike[str] = DEFAULT_DIRECTORY,
+    *,
+    keep: int = DEFAULT_KEEP,
+    on_trigger: str = "continue",
+    triggers: Iterable[str] = (),
+    snapshot_every: int = 0,
+) -> GuardOptions:
+    """Check the options that a user gave; UsageError for the first that cannot be."""
+    from sonde.monitor.expression import parse_trigger  # needs numpy: not at the start
+
+    if on_trigger not in get_args(OnTrigger):
+        raise UsageError(
+            f"on_trigger must be one of {', '.join(get_args(OnTrigger))} (got {on_trigger!r})",
+            slug="guard-option",
+        )
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+        raise UsageError(
+            f"keep must be the number of captured steps to keep (got {keep!r})",
+            slug="guard-option",
+        )
+    if (
+        isinstance(snapshot_every, bool)
+        or not isinstance(snapshot_every, int)
+        or not 0 <= snapshot_every <= MOST_SNAPSHOT_STEPS
+    ):
+        raise UsageError(
+            f"snapshot_every must be a number of steps up to {MOST_SNAPSHOT_STEPS} "
+            f"(got {snapshot_every!r})",
+            slug="guard-option",
+        )
+    texts = (triggers,) if isinstance(triggers, str) else tuple(triggers)
+    place = Path(directory).absolute()
+    _check_directory(place)
+    return GuardOptions(
+        place, keep, cast(OnTrigger, on_trigger), tuple(map(parse_trigger, texts)), snapshot_every
+    )
+
+
+def _check_directory(place: Path) -> None:
+    """Raise unless a directory is or can be made at ``place``."""
+    known = place
+    while not os.path.lexists(known) and known != known.parent:
+        known = known.parent
+    if not known.is_dir():
+        raise UsageError(
+            f"the guard cannot write to {place}: {known} is not a directory", slug="guard-directory"
+        )
+    if not os.access(known, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"the guard cannot write to {place}: no permission to write to {known}",
+            slug="guard-directory",
+        )

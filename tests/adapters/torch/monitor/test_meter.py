@@ -1,0 +1,163 @@
+"""The signals of a step are what numpy computes in float64."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import sonde
+from sonde.adapters.torch.monitor.batch_hash import batch_hash
+from sonde.adapters.torch.monitor.norms import non_finite, norms, whole_norm
+from sonde.adapters.torch.monitor.updates import UpdateSample
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn]
+)
+def test_norms_are_those_of_numpy(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    tensors = [torch.randn(shape).to(dtype) for shape in ((), (7,), (3, 5), (0,))]
+    found = norms([*tensors, None])
+    wanted = [float(np.linalg.norm(each.double().numpy())) for each in tensors]
+    assert found[:-1] == pytest.approx(wanted, rel=1e-6)
+    assert math.isnan(found[-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_norm_of_finite_values_is_finite_where_float32_overflows(dtype: torch.dtype) -> None:
+    big = torch.full((1000,), 6e4 if dtype is torch.float16 else 3e38, dtype=dtype)
+    (found,) = norms([big])
+    assert found == pytest.approx(float(np.linalg.norm(big.double().numpy())))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_norm_is_not_finite_if_one_value_is_not(bad: float) -> None:
+    tensor = torch.ones(100)
+    tensor[37] = bad
+    assert not math.isfinite(norms([tensor])[0])
+    assert non_finite([tensor, None, torch.ones(3)]) == 1
+
+
+def test_unusual_layouts_have_norms() -> None:
+    places, values = [[0, 0, 2]], [1.0, 2.0, 4.0]
+    sparse = torch.sparse_coo_tensor(places, values, (5,), check_invariants=True)
+    strided = torch.randn(6, 8)[::2, ::3].t()
+    complexes = torch.tensor([3 + 4j])
+    expanded = torch.ones(1).expand(9)
+    found = norms([sparse, strided, complexes, expanded, torch.ones(2, dtype=torch.int64)])
+    assert found[:4] == pytest.approx([5.0, float(strided.norm()), 5.0, 3.0], rel=1e-6)
+    assert math.isnan(found[4])
+
+
+def test_the_whole_norm_leaves_out_what_has_none() -> None:
+    assert whole_norm(np.array([3.0, math.nan, 4.0])) == 5.0
+    assert whole_norm(np.array([3.0, math.inf])) == math.inf
+    assert math.isnan(whole_norm(np.array([math.nan])))
+
+
+def test_the_ratio_of_small_parameters_is_exact_and_of_large_ones_estimated() -> None:
+    torch.manual_seed(0)
+    small, large = nn.Parameter(torch.randn(200)), nn.Parameter(torch.randn(100, 1000))
+    sample = UpdateSample()
+    before = [small.detach().clone(), large.detach().clone()]
+    sample.before_step([small])
+    with torch.no_grad():
+        small += 0.01 * torch.randn(200)
+    change = float((small.detach() - before[0]).norm() / before[0].norm())
+    assert sample.after_step() == pytest.approx(change, rel=1e-6)
+    sample.before_step([small, large])
+    before = [small.detach().clone(), large.detach().clone()]
+    with torch.no_grad():
+        small += 0.01 * torch.randn(200)
+        large += 0.02 * torch.randn(100, 1000)
+    now = [small.detach() - before[0], (large.detach() - before[1]).flatten()]
+    changed = torch.cat(now).norm()
+    whole = torch.cat([before[0], before[1].flatten()]).norm()
+    assert sample.after_step() == pytest.approx(float(changed / whole), rel=0.2)
+
+
+def test_a_parameter_with_new_memory_is_sampled_anew() -> None:
+    parameter = nn.Parameter(torch.ones(10))
+    sample = UpdateSample()
+    sample.before_step([parameter])
+    parameter.data = torch.full((10,), 2.0)
+    sample.before_step([parameter])
+    with torch.no_grad():
+        parameter *= 1.5
+    assert sample.after_step() == pytest.approx(0.5)
+
+
+def test_equal_batches_have_equal_hashes_and_others_do_not() -> None:
+    x = torch.arange(600_000, dtype=torch.float32)
+    assert batch_hash([x, {"y": [x[:3]]}]) == batch_hash([x.clone(), {"y": [x[:3].clone()]}])
+    other = x.clone()
+    other[-1] += 1
+    assert batch_hash([other]) != batch_hash([x])
+    assert batch_hash([x[:6].view(2, 3)]) != batch_hash([x[:6].view(3, 2)])
+    assert batch_hash(["text", None]) == 0
+    assert batch_hash([torch.empty(0)]) != 0
+    for odd in (torch.tensor(True), torch.tensor([1 + 2j]), torch.randn(2000, 2000).t()):
+        assert batch_hash([odd]) == batch_hash([odd.clone()])
+
+
+def test_the_signals_of_a_step_are_the_program_s_own_numbers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.25)
+    seen = []
+    with sonde.guard(tmp_path):
+        for _ in range(3):
+            x = torch.randn(6, 4)
+            loss = net(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            gradients = [p.grad.double().norm() for p in net.parameters() if p.grad is not None]
+            weights = torch.cat([p.detach().flatten() for p in net.parameters()]).double()
+            optimizer.step()
+            after = torch.cat([p.detach().flatten() for p in net.parameters()]).double()
+            ratio = (after - weights).norm() / weights.norm()
+            seen.append((loss.item(), gradients, float(weights.norm()), float(ratio)))
+    found = sonde.signals(tmp_path)
+    assert found["step"].tolist() == [0, 1, 2]
+    assert found.parameters == ("0.weight", "0.bias", "2.weight", "2.bias")
+    for row, (loss_value, gradients, weight, ratio) in enumerate(seen):
+        assert found["loss"][row] == loss_value
+        assert found.gradients[row] == pytest.approx([float(each) for each in gradients], rel=1e-6)
+        assert found["weight_norm"][row] == pytest.approx(weight, rel=1e-6)
+        assert found["update_ratio"][row] == pytest.approx(ratio, rel=1e-4)
+        assert found["learning_rate"][row] == 0.25
+    assert len(set(found["batch_hash"].tolist())) == 3
+
+
+def test_losses_of_micro_batches_are_added_up(tmp_path: Path) -> None:
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with sonde.guard(tmp_path):
+        losses = [net(torch.randn(3, 2)).square().mean() for _ in range(4)]
+        for each in losses:
+            each.backward()
+        optimizer.step()
+    found = sonde.signals(tmp_path)
+    assert found["micro_batches"].tolist() == [4]
+    assert found["loss"][0] == pytest.approx(sum(each.item() for each in losses))
+
+
+def test_an_optimizer_with_a_closure_is_monitored(tmp_path: Path) -> None:
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
+    x = torch.randn(8, 2)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+
+    with sonde.guard(tmp_path):
+        first = optimizer.step(closure).item()
+    assert sonde.signals(tmp_path)["loss"][0] == first

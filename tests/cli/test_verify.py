@@ -1,0 +1,85 @@
+"""``sonde verify``: 0 fixed, 1 still there, 2 could not be executed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.replayed_steps import SCRIPT, guarded, sonde
+
+FIXED = SCRIPT.replace("100.0 - x.sum(1, keepdim=True)", "x.sum(1, keepdim=True).abs() + 1")
+
+LOSS_SCRIPT = SCRIPT.replace("torch.sqrt(100.0 - x.sum(1, keepdim=True))", "1.0").replace(
+    "cross_entropy(model(x), y)",
+    "(model(x).softmax(-1)[range(16), y] - (x[:, 0] > 9) * 1.0).log().neg().mean()",
+)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return guarded(tmp_path_factory.mktemp("guarded"))
+
+
+def test_unchanged_code_is_still_there(kept: Path) -> None:
+    done = sonde(kept.parents[1], "verify", kept)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("still there: loss nan")
+
+
+def test_a_fixed_class_is_fixed(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "fixed.py").write_text(FIXED)
+    done = sonde(tmp_path, "verify", kept, "--script", "fixed.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("fixed: loss ")
+    assert "(step 3 was kept because the loss is nan)" in done.stdout
+
+
+def test_a_fixed_script_gives_the_same_loss_as_the_fixed_class(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "fixed.py").write_text(FIXED)
+    of_class = sonde(tmp_path, "verify", kept, "--script", "fixed.py", "--json", "-")
+    # Another seed: the weights, the batch and the random states are those of the captured step.
+    of_script = sonde(tmp_path, "verify", kept, "--json", "-", "--", "fixed.py", "7")
+    assert of_script.returncode == 0, of_script.stderr
+    assert json.loads(of_script.stdout) == json.loads(of_class.stdout)
+    assert "trained" not in of_script.stderr
+
+
+def test_an_unfixed_script_is_still_there(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = sonde(tmp_path, "verify", kept, "--", "train.py", "7")
+    assert done.returncode == 1, done.stderr
+
+
+def test_a_loss_in_the_script_is_verified_with_the_labels_of_the_step(tmp_path: Path) -> None:
+    step = guarded(tmp_path, LOSS_SCRIPT)
+    still = sonde(tmp_path, "verify", step, "--", "train.py", "7")
+    assert still.returncode == 1, still.stdout + still.stderr
+    (tmp_path / "fixed.py").write_text(
+        LOSS_SCRIPT.replace(".log().neg()", ".clamp(min=0.1).log().neg()")
+    )
+    done = sonde(tmp_path, "verify", step, "--", "fixed.py", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "slug"),
+    [
+        (None, ["--", "missing.py"], "program-not-found"),
+        ("", ["--"], "usage"),
+        ("", ["--module", "a:b", "--", "program.py"], "usage"),
+        ("print('nothing')", ["--", "program.py"], "setup-failed"),
+        ("1 / 0", ["--", "program.py"], "setup-failed"),
+        ("not python", ["--", "program.py"], "setup-failed"),
+        (SCRIPT.replace("WIDTH = 8", "WIDTH = 9"), ["--", "program.py"], "module-differs"),
+    ],
+)
+def test_what_cannot_be_executed_is_one_line(
+    kept: Path, tmp_path: Path, content: str | None, words: list[str], slug: str
+) -> None:
+    if content is not None:
+        (tmp_path / "program.py").write_text(content)
+    done = sonde(tmp_path, "verify", kept, *words)
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(f"[{slug}]"), done.stderr
+    assert "Traceback" not in done.stderr
