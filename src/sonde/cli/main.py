@@ -26,6 +26,7 @@ COMMANDS = {
     "loss": "Compare two loss curves and report where and why they diverge.",
     "repeat": "Run a script twice and report the first op at which the runs differ.",
     "compile-check": "Check that the compiled code of a script computes the right values.",
+    "diagnose": "Run an unmodified script and say why its training fails.",
     "profile": "Report where the time of a script goes, and what would make it faster.",
     "debug": "Run an unmodified script under the debugger and control it from a browser.",
     "serve": "Run the debugger server, to which trainings connect; also: sonde start.",
