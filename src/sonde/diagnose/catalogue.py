@@ -19,9 +19,10 @@ _CERTAINTY = {"established": 0, "supported": 1, "hypothesis": 2}
 
 @cache
 def rules() -> dict[str, Rule]:
-    """All rules by kind: the ``RULE`` of every module in ``diagnose/rules``."""
-    names = sorted(each.name for each in pkgutil.iter_modules(rule_package.__path__))
-    found = [importlib.import_module(f"{rule_package.__name__}.{name}").RULE for name in names]
+    """All rules by kind: the ``RULE`` of every module below ``diagnose/rules``."""
+    listed = pkgutil.walk_packages(rule_package.__path__, f"{rule_package.__name__}.")
+    names = sorted(each.name for each in listed if not each.ispkg)
+    found = [importlib.import_module(name).RULE for name in names]
     return {rule.kind: rule for rule in found}
 
 

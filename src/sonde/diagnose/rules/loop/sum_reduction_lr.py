@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
 from sonde.diagnose.rule import Rule, at, finding
-from sonde.diagnose.rules.lr_too_high import relative_updates
+from sonde.diagnose.rules.loop.lr_too_high import relative_updates
 
 LARGE = 0.05
 SAMPLES = 2

@@ -38,5 +38,5 @@ RULE = Rule(
     "catastrophic-cancellation",
     judge,
     "Differences of other forms; results of more than 64 units in the last place of the operands.",
-    explains=("lr-too-high", "exploding-gradient", "unnormalised-input"),
+    explains=("lr-too-high", "exploding-gradient"),
 )

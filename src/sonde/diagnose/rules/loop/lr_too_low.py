@@ -8,7 +8,7 @@ from statistics import median
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
 from sonde.diagnose.rule import Rule, at, finding
-from sonde.diagnose.rules.lr_too_high import relative_updates
+from sonde.diagnose.rules.loop.lr_too_high import relative_updates
 
 SMALL = 1e-6
 STEPS = 20
@@ -30,9 +30,10 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         ]
         if len(ratios) < 4 or not 0 < rate < 1e-5 or not gradients:
             continue
-        if any(ratio > SMALL for _, ratio in ratios) or not any(ratio > 0 for _, ratio in ratios):
+        if any(ratio > SMALL for _, ratio in ratios):
             continue
-        start, end = median(losses[:5]), median(losses[-5:])
+        half = len(losses) // 2
+        start, end = median(losses[:half]), median(losses[half:])
         if abs(start - end) > 0.1 * abs(start):
             continue
         yield finding(

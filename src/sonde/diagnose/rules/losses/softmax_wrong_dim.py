@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
 from sonde.diagnose.rule import Rule, at, finding
-from sonde.diagnose.rules.double_softmax import through_views
+from sonde.diagnose.rules.losses.double_softmax import through_views
 
 LOSSES = ("NllLoss", "NllLoss2D")
 
