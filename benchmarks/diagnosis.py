@@ -93,7 +93,8 @@ def main() -> None:
         marks = " | ".join("yes" if each else "no" for each in (right, named, has_line))
         print(f"| {case.name} | {case.kind} | {marks} | {shown} |")
     print(
-        f"\nkind {kinds} of {bugs}, place {places}, line {lines}; false alarms {alarms} of {healthy}"
+        f"\nkind {kinds} of {bugs}, place {places}, line {lines}; "
+        f"false alarms {alarms} of {healthy}"
     )
 
 

@@ -203,7 +203,8 @@ BUGS: dict[str, tuple[str, str]] = {
         model.emb.weight = nn.Parameter(torch.randn(12, 8))
         opt = torch.optim.Adam(model.parameters())
         for i in batches():
-            opt.zero_grad(); F.cross_entropy(model.out(model.emb(y[i])), y[i]).backward(); opt.step()
+            opt.zero_grad()
+            F.cross_entropy(model.out(model.emb(y[i])), y[i]).backward(); opt.step()
         """,
     ),
     "initialised in every epoch": (
@@ -347,7 +348,8 @@ HEALTHY: dict[str, str] = {
         """,
     "gan": """
         g, d = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8)), net(1)
-        og = torch.optim.Adam(g.parameters(), lr=1e-3); od = torch.optim.Adam(d.parameters(), lr=1e-3)
+        og = torch.optim.Adam(g.parameters(), lr=1e-3)
+        od = torch.optim.Adam(d.parameters(), lr=1e-3)
         for i in batches():
             fake = g(torch.randn(32, 4))
             od.zero_grad()
@@ -396,7 +398,8 @@ HEALTHY: dict[str, str] = {
     "summed loss with a small rate": """
         model = net(); opt = torch.optim.SGD(model.parameters(), lr=1e-3)
         for i in batches():
-            opt.zero_grad(); F.cross_entropy(model(x[i]), y[i], reduction="sum").backward(); opt.step()
+            opt.zero_grad()
+            F.cross_entropy(model(x[i]), y[i], reduction="sum").backward(); opt.step()
         """,
     "sequence autoencoder": """
         class Auto(nn.Module):

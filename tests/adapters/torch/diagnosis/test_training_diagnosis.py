@@ -22,7 +22,10 @@ def test_a_bug_is_named(name: str, tmp_path: Path) -> None:
     assert kind in [each.rule for each in certain], findings
     assert certain[0].rule == kind, findings
     found = certain[0]
-    assert found.message and found.advice and found.places and found.step is not None
+    assert found.message
+    assert found.advice
+    assert found.places
+    assert found.step is not None
 
 
 @pytest.mark.parametrize("name", HEALTHY)
