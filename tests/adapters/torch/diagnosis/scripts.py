@@ -42,6 +42,17 @@ def run(code: str, folder: Path) -> tuple[list[Finding], dict[str, object]]:
 
 
 BUGS: dict[str, tuple[str, str]] = {
+    "eval after each epoch": (
+        "left-in-eval",
+        """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Linear(16, 2))
+        opt = torch.optim.Adam(model.parameters())
+        for epoch in range(4):
+            for i in batches(10):
+                opt.zero_grad(); F.cross_entropy(model(x[i]), y[i]).backward(); opt.step()
+            model.eval()
+        """,
+    ),
     "cleared after backward": (
         "zero-grad-before-step",
         """
@@ -295,6 +306,12 @@ BUGS: dict[str, tuple[str, str]] = {
 }
 
 HEALTHY: dict[str, str] = {
+    "critic in eval mode that is not trained": """
+        critic = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Linear(16, 1)).eval()
+        policy = nn.Linear(8, 8); opt = torch.optim.Adam(policy.parameters())
+        for i in batches():
+            opt.zero_grad(); critic(policy(x[i])).mean().backward(); opt.step()
+        """,
     "warm-up from zero": """
         model = net(); opt = torch.optim.Adam(model.parameters(), lr=1e-3)
         warm = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min(1, s / 30))

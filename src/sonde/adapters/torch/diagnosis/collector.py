@@ -44,7 +44,7 @@ class Collector:
         self.functions = FunctionCalls(self.recorder, self.modules)
         self.states = States(self.recorder, self.training, self.modules)
         self.data = DataCalls(self.recorder)
-        self.flags = ModuleFlags(self.recorder, self.modules)
+        self.flags = ModuleFlags(self.recorder, self.modules, self.training)
         self.hooks = CompiledHooks(self.recorder)
         self.probes = Probes(self.recorder, self.modules, self.functions)
         self.ranks = RankEvidence(self.recorder, self.modules)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from sonde.adapters.torch.diagnosis.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import DROPPING, NORMALISING, ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
 from sonde.core.patching import wrap
@@ -26,6 +27,7 @@ class ModuleFlags:
 
     recorder: Recorder
     modules: ModuleCalls
+    training: TrainingCalls
     _buffers: dict[int, tuple[float, int, int]] = field(default_factory=dict)
     _low: list[tuple[str, nn.Module, str]] = field(default_factory=list)
     _is_listed: bool = False
@@ -160,6 +162,7 @@ class ModuleFlags:
 
     def note_roots(self) -> None:
         """Note how root modules were called while they were trained."""
+        held = {id(each) for optimizer in self.training.states for each in parameters_of(optimizer)}
         for root in list(self.modules.roots):
             counts = self.modules.roots.get(root)
             if counts is None or not counts.trained:
@@ -180,5 +183,5 @@ class ModuleFlags:
                 eval_step=counts.eval_step,
                 eval_file="" if counts.eval_source is None else counts.eval_source.file,
                 eval_line=0 if counts.eval_source is None else counts.eval_source.line,
-                trains=any(each.requires_grad for each in root.parameters()),
+                trains=any(each.requires_grad and id(each) in held for each in root.parameters()),
             )

@@ -19,7 +19,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         sensitive = str(numbers["sensitive"] or "").split()
         if in_eval < STRIKES or not sensitive or not numbers["trains"]:
             continue
-        if in_eval < 0.5 * calls or not _is_trained(evidence, sensitive):
+        if in_eval < 0.5 * calls:
             continue
         file, line = str(numbers["eval_file"] or ""), int(numbers["eval_line"] or 0)
         source = Source(file, line, "", "") if file else None
@@ -42,11 +42,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{at(source)}",
         )
         return
-
-
-def _is_trained(evidence: Evidence, sensitive: list[str]) -> bool:
-    """Whether an optimizer changes parameters of the module."""
-    return any(each.optimizer is not None and each.samples for each in evidence.parameters)
 
 
 RULE = Rule(
