@@ -74,7 +74,7 @@ def main() -> None:
     cases = cases_in(Path(sys.argv[1]))
     with ThreadPoolExecutor(JOBS) as pool:
         results = list(pool.map(findings_of, cases))
-    bugs = kinds = places = lines = healthy = alarms = 0
+    bugs = kinds = places = lines = healthy = alarms = failed = 0
     print("| script | bug | kind | place | line | findings |\n|---|---|---|---|---|---|")
     for case, found in zip(cases, results, strict=True):
         listed = ", ".join(f"{each['kind']} ({each['status']})" for each in found or [])
@@ -83,7 +83,9 @@ def main() -> None:
             is_alarm = any(each["status"] != "hypothesis" for each in found or [])
             healthy += 1
             alarms += is_alarm
-            print(f"| {case.name} | healthy | {'ALARM' if is_alarm else 'ok'} | | | {shown} |")
+            failed += found is None
+            verdict = "FAILED" if found is None else "ALARM" if is_alarm else "ok"
+            print(f"| {case.name} | healthy | {verdict} | | | {shown} |")
             continue
         right = [each for each in found or [] if matches(each["kind"], case.kind)]
         named = [text for each in right for text in each["where"] if text in case.where]
@@ -94,7 +96,7 @@ def main() -> None:
         print(f"| {case.name} | {case.kind} | {marks} | {shown} |")
     print(
         f"\nkind {kinds} of {bugs}, place {places}, line {lines}; "
-        f"false alarms {alarms} of {healthy}"
+        f"false alarms {alarms} of {healthy}; healthy scripts without a result {failed}"
     )
 
 

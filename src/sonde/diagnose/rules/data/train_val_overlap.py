@@ -25,7 +25,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "established",
             f"{shared} of the {rows} samples evaluated{at(event.source)} are also trained on",
             step=event.step,
-            where=[event.source, "split", "val"],
+            where=[event.source],
             evidence=dict(event.numbers),
             advice="split the data once, without overlap, before training and evaluation",
         )

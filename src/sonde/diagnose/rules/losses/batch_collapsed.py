@@ -29,7 +29,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 where=[
                     called,
                     event.source,
-                    "batch",
                     None if root is None else root.subject,
                 ],
                 evidence=dict(event.numbers),

@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{numbers['tensors']} of {numbers['of']} weights of rank {numbers['rank']} differ from "
         "those of rank 0 before the first step, and are never made equal",
         step=0,
-        where=["manual_seed", "init", "model", made],
+        where=[made],
         evidence=dict(numbers),
         advice="use the same seed on all ranks while the model is made, or broadcast the weights "
         "of "
