@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from sonde.adapters.torch.eager.naming.frame_variables import variables_of
 from sonde.core.graph import Source
 from sonde.core.interruption import pass_on
 from sonde.core.own_code import is_own
@@ -105,6 +106,17 @@ def shielded(function: F) -> F:
             return None
 
     return call  # type: ignore[return-value]
+
+
+def variables_holding(value: object) -> list[str]:
+    """The names of the variables of the user's innermost frame that hold ``value``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((SONDE_FILES, "<")) and is_own(file):
+            return [name for name, held in variables_of(frame) if held is value]
+        frame = frame.f_back
+    return []
 
 
 def caller(skip: int = 1) -> Source | None:

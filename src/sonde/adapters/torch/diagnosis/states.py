@@ -14,7 +14,7 @@ from torch import nn
 
 from sonde.adapters.torch.diagnosis.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, variables_holding
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
@@ -96,7 +96,10 @@ class States:
             name = "old-state-of-itself" if age > 0 else "state-of-itself"
             line = str(taken[1]) if taken else ""
             subject = type(module).__name__
-            self.recorder.event(name, source, subject, tensors=shared, age=age, taken=line)
+            names = " ".join(variables_holding(module))
+            self.recorder.event(
+                name, source, subject, tensors=shared, age=age, taken=line, variables=names
+            )
         file = self._file_steps.get(id(state))
         self._loaded_into.update(id(each) for each in module.parameters())
         if file is not None:

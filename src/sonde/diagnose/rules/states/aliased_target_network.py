@@ -17,7 +17,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{event.subject} loads its own weights{at(event.source)}: the network that is to be "
             "updated and the one that is trained are the same object",
             step=event.step,
-            where=[event.source, event.subject],
+            where=[event.source, *str(event.numbers.get("variables", "")).split(), event.subject],
             evidence={"tensors": event.numbers["tensors"], "times": event.count},
             advice="make the target network a copy: target = copy.deepcopy(online)",
         )
