@@ -27,6 +27,7 @@ COMMANDS = {
     "loss": "Compare two loss curves and report where and why they diverge.",
     "repeat": "Run a script twice and report the first op at which the runs differ.",
     "compile-check": "Check that the compiled code of a script computes the right values.",
+    "diagnose": "Run an unmodified script and say why its training fails.",
     "profile": "Report where the time of a script goes, and what would make it faster.",
     "replay": "Execute a captured step again, and answer questions about it.",
     "verify": "Say whether changed code still fails on a captured step.",

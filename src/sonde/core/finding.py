@@ -21,7 +21,8 @@ class Finding:
 
     The place has those fields that are known: the tensor ``where``, or an ``op``, or a
     ``parameter``; the ``rank``; the line of the user's code (``source``). ``evidence`` has the
-    measured facts by name.
+    measured facts by name. A diagnosis also has a more precise kind (``detail``), the ``step`` from
+    which on it holds, and ``places``: texts such as ``train.py:8``, a module, a parameter.
     """
 
     rule: str
@@ -35,3 +36,6 @@ class Finding:
     op: str | None = field(default=None, kw_only=True)
     parameter: str | None = field(default=None, kw_only=True)
     rank: int | None = field(default=None, kw_only=True)
+    detail: str = field(default="", kw_only=True)
+    step: int | None = field(default=None, kw_only=True)
+    places: tuple[str, ...] = field(default=(), kw_only=True)

@@ -1,0 +1,120 @@
+"""Attaches all collectors to a training, and hands over the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from sonde.adapters.torch.diagnosis.calls import TrainingCalls
+from sonde.adapters.torch.diagnosis.compiled_hooks import CompiledHooks
+from sonde.adapters.torch.diagnosis.data import DataCalls
+from sonde.adapters.torch.diagnosis.flags import ModuleFlags
+from sonde.adapters.torch.diagnosis.functions import FunctionCalls
+from sonde.adapters.torch.diagnosis.loss_graph import LossGraphs
+from sonde.adapters.torch.diagnosis.modules import ModuleCalls
+from sonde.adapters.torch.diagnosis.non_finite import NonFiniteNodes
+from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
+from sonde.adapters.torch.diagnosis.probes import Probes
+from sonde.adapters.torch.diagnosis.ranks import RankEvidence, rank_of_process
+from sonde.adapters.torch.diagnosis.recorder import Recorder
+from sonde.adapters.torch.diagnosis.scaling import ScalingCalls
+from sonde.adapters.torch.diagnosis.states import States
+from sonde.diagnose.evidence import Evidence
+
+
+class StepsDoneError(BaseException):
+    """Raised in the program to end it after the number of steps that the user asked for."""
+
+
+class Collector:
+    """Collects evidence while `attached`; ``steps``: how many steps the training may take."""
+
+    def __init__(self, steps: int | None = None) -> None:
+        self.recorder = Recorder()
+        self._steps = steps
+        self.modules = ModuleCalls(self.recorder)
+        self.training = TrainingCalls(self.recorder)
+        self.scaling = ScalingCalls(self.recorder, self.training)
+        self.parameters = ParameterSignals(self.recorder, self.modules)
+        self.graphs = LossGraphs(self.recorder, self.parameters)
+        self.nodes = NonFiniteNodes(self.recorder, self.graphs, self.modules)
+        self.functions = FunctionCalls(self.recorder, self.modules)
+        self.states = States(self.recorder, self.training, self.modules)
+        self.data = DataCalls(self.recorder)
+        self.flags = ModuleFlags(self.recorder, self.modules, self.training)
+        self.hooks = CompiledHooks(self.recorder)
+        self.probes = Probes(self.recorder, self.modules, self.functions)
+        self.ranks = RankEvidence(self.recorder, self.modules)
+        self._connect()
+
+    def _connect(self) -> None:
+        training = self.training
+        training.on_backward += [self.nodes.begin, self.graphs.walk, self.nodes.walked]
+        training.on_backward += [self.probes.backward_begins, self.functions.backward_begins]
+        training.after_backward.append(self.nodes.backward_ended)
+        training.before_step += [self.states.first_step, self.parameters.before_step]
+        training.before_step.append(self.ranks.before_step)
+        training.after_step.append(self.parameters.after_step)
+        training.on_step_end += [
+            self.flags.step_ended,
+            self.nodes.step_ended,
+            self.probes.step_ended,
+            self.functions.step_ended,
+            self.modules.step_ended,
+            self.graphs.begin_step,
+        ]
+        self.graphs.inspectors.append(self.nodes.inspect)
+        self.modules.on_root.append(self.data.root_called)
+        self.modules.on_first.append(self.flags.first_call)
+        self.functions.on_loss.append(self.data.lost)
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        with ExitStack() as undo:
+            for part in (
+                self.modules,
+                self.training,
+                self.scaling,
+                self.graphs,
+                self.functions,
+                self.states,
+                self.data,
+                self.flags,
+                self.hooks,
+                self.ranks,
+            ):
+                part.install(undo)
+            if self._steps is not None:
+                undo.callback(self._end_after(self._steps))
+            yield
+
+    def _end_after(self, steps: int) -> Callable[[], None]:
+        def end(*_: object) -> None:
+            if self.recorder.evidence.steps >= steps:
+                raise StepsDoneError
+
+        return register_optimizer_step_post_hook(end).remove
+
+    @property
+    def reports(self) -> bool:
+        """Whether this process prints the findings: rank 0 does, for all ranks."""
+        return rank_of_process()[0] == 0
+
+    def finish(self) -> Evidence:
+        """Judge what needs the whole training; returns the evidence."""
+        evidence = self.recorder.evidence
+        if not self.recorder.is_on:
+            return evidence
+        try:
+            with torch.no_grad():
+                self.probes.finish()
+                self.data.finish()
+                self.flags.note_roots()
+                self.hooks.finish()
+                self.ranks.finish()
+        except Exception as error:
+            self.recorder.failed(error)
+        return evidence

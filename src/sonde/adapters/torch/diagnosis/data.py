@@ -1,0 +1,231 @@
+"""Observes data: rows of batches, by hash, and the order in which loaders give them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from sonde.adapters.torch.diagnosis.functions import CLASSIFYING, MOST_CLASSES, LossCall
+from sonde.adapters.torch.diagnosis.modules import RootCall, tensors_in
+from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.core.graph import Source
+from sonde.core.patching import wrap
+from sonde.core.weak_table import WeakTable
+
+MOST_ROWS = 20_000
+"""Rows that are hashed for each question."""
+MOST_BYTES = 256 << 20
+"""Bytes that are hashed in all."""
+ENOUGH_FEATURES = 4
+_ITERATOR = torch.utils.data.dataloader._BaseDataLoaderIter
+
+
+@dataclass(slots=True, eq=False)
+class _Epochs:
+    source: Source | None
+    rows: list[int] = field(default_factory=list)
+    finished: list[tuple[int, ...]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class DataCalls:
+    """Hashes rows of training and evaluation inputs, and follows loaders and samplers."""
+
+    recorder: Recorder
+    trained: set[int] = field(default_factory=set)
+    evaluated: dict[Source | None, set[int]] = field(default_factory=dict)
+    targets: dict[int, int] = field(default_factory=dict)
+    _loaders: WeakTable[Any, _Epochs] = field(default_factory=WeakTable)
+    _iterators: WeakTable[Any, Any] = field(default_factory=WeakTable)
+    _sampler_epochs: WeakTable[Any, list[int]] = field(default_factory=WeakTable)
+    _bytes: int = 0
+
+    def install(self, undo: ExitStack) -> None:
+        wrap(DataLoader, "__iter__", self._around_iter, undo)
+        wrap(_ITERATOR, "__next__", self._around_next, undo)
+        wrap(DistributedSampler, "__iter__", self._around_sampler, undo)
+
+    # ------------------------------------------------------------ loaders and samplers
+
+    def _around_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def iterate(loader: Any) -> Any:
+            iterator = original(loader)
+            self._began(loader, iterator)
+            return iterator
+
+        return iterate
+
+    @shielded
+    def _began(self, loader: Any, iterator: Any) -> None:
+        known = self._loaders.get(loader)
+        if known is None:
+            known = self._loaders[loader] = _Epochs(caller())
+            self._check_generator(loader, known.source)
+        else:
+            known.rows.clear()
+        self._iterators[iterator] = loader
+
+    def _around_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def following(iterator: Any) -> Any:
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                self._ended(iterator)
+                raise
+            self._gave(iterator, batch)
+            return batch
+
+        return following
+
+    @shielded
+    def _gave(self, iterator: Any, batch: Any) -> None:
+        loader = self._iterators.get(iterator)
+        known = None if loader is None else self._loaders.get(loader)
+        if known is None or len(known.finished) >= 2 or len(known.rows) >= MOST_ROWS:
+            return
+        tensors = [each for each in tensors_in(batch) if each.dim() >= 1]
+        if tensors:
+            known.rows += self._hashes(tensors[0])
+
+    @shielded
+    def _ended(self, iterator: Any) -> None:
+        """Judge an epoch that has ended."""
+        loader = self._iterators.get(iterator)
+        known = None if loader is None else self._loaders.get(loader)
+        if loader is None or known is None or not known.rows or len(known.finished) >= 2:
+            return
+        rows, known.rows = tuple(known.rows), []
+        known.finished.append(rows)
+        distinct = len(set(rows))
+        workers = int(getattr(loader, "num_workers", 0))
+        is_stream = isinstance(loader.dataset, IterableDataset)
+        if is_stream and workers > 1 and distinct > 8 and len(rows) == workers * distinct:
+            self.recorder.event(
+                "rows-repeated",
+                known.source,
+                type(loader.dataset).__name__,
+                rows=len(rows),
+                distinct=distinct,
+                workers=workers,
+                line=_line_of(type(loader.dataset), "__iter__"),
+            )
+        shuffles = isinstance(getattr(loader, "sampler", None), RandomSampler)
+        is_twice = len(known.finished) == 2 and known.finished[0] == known.finished[1]
+        if shuffles and is_twice and distinct > 8:
+            self.recorder.event("same-order", known.source, "DataLoader", rows=len(rows))
+
+    def finish(self) -> None:
+        """Compare the rows of training with those of evaluation."""
+        for source, rows in self.evaluated.items():
+            both = len(rows & self.trained)
+            self.recorder.event(
+                "evaluated", source, "", rows=len(rows), shared=both, trained=len(self.trained)
+            )
+        if self.targets:
+            most = max(self.targets.values())
+            total = sum(self.targets.values())
+            self.recorder.event(
+                "targets", None, "", classes=len(self.targets), most=most, total=total
+            )
+
+    def _check_generator(self, loader: Any, source: Source | None) -> None:
+        """A generator that a dataset holds is copied into every worker."""
+        dataset = loader.dataset
+        kinds = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+        if getattr(loader, "num_workers", 0) < 2 or loader.worker_init_fn is not None:
+            return
+        used: set[str] = set()
+        for name in ("__getitem__", "__iter__", "__getitems__"):
+            code = getattr(getattr(type(dataset), name, None), "__code__", None)
+            used |= set(getattr(code, "co_names", ()))
+        for name, value in getattr(dataset, "__dict__", {}).items():
+            if isinstance(value, kinds) and name in used:
+                self.recorder.event(
+                    "generator-in-dataset",
+                    source,
+                    type(dataset).__name__,
+                    attribute=name,
+                    workers=loader.num_workers,
+                )
+
+    def _around_sampler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def iterate(sampler: Any) -> Any:
+            self._sampled(sampler)
+            return original(sampler)
+
+        return iterate
+
+    @shielded
+    def _sampled(self, sampler: Any) -> None:
+        if not getattr(sampler, "shuffle", False):
+            return
+        epochs = self._sampler_epochs.get(sampler)
+        if epochs is None:
+            epochs = self._sampler_epochs[sampler] = []
+        epochs.append(int(sampler.epoch))
+        if len(epochs) >= 2 and epochs[-1] == epochs[-2]:
+            self.recorder.event(
+                "sampler-epoch-kept", caller(), type(sampler).__name__, epoch=epochs[-1]
+            )
+
+    # ------------------------------------------------------------ rows and targets
+
+    @shielded
+    def root_called(self, call: RootCall, trained: bool) -> None:
+        """Hash the rows of the first input of a root module."""
+        tensors = [each for each in tensors_in((call.args, call.kwargs)) if each.dim() >= 2]
+        if not tensors or not _is_telling(tensors[0]):
+            return
+        if trained:
+            if len(self.trained) < MOST_ROWS:
+                self.trained.update(self._hashes(tensors[0]))
+        elif not call.module.training and not torch.is_inference_mode_enabled():
+            rows = self.evaluated.setdefault(call.source, set())
+            if len(rows) < MOST_ROWS:
+                rows.update(self._hashes(tensors[0]))
+
+    @shielded
+    def lost(self, call: LossCall) -> None:
+        """Count the classes of targets."""
+        target, given = call.target, call.input
+        if call.name not in CLASSIFYING or target.is_floating_point() or given.dim() != 2:
+            return
+        classes = given.shape[1]
+        if self.recorder.step >= 200 or classes > MOST_CLASSES or target.numel() > 65536:
+            return
+        counted = torch.bincount(target.flatten().clamp(min=0), minlength=classes).tolist()
+        for number, count in enumerate(counted):
+            self.targets[number] = self.targets.get(number, 0) + count
+        predicted = given.argmax(1)
+        commonest = max(self.targets, key=lambda each: self.targets[each])
+        if call.options.get("weight") is None and bool(predicted.eq(commonest).all()):
+            self.recorder.event("prediction-constant", call.source, call.name)
+
+    def _hashes(self, tensor: torch.Tensor) -> list[int]:
+        if self._bytes > MOST_BYTES or tensor.device.type != "cpu" or tensor.is_sparse:
+            return []
+        self._bytes += tensor.numel() * tensor.element_size()
+        rows = tensor.detach().contiguous().flatten(1) if tensor.dim() > 1 else tensor[:, None]
+        values = rows.view(torch.uint8) if rows.dtype == torch.bfloat16 else rows
+        return [hash(row.tobytes()) for row in values.numpy()]
+
+
+def _is_telling(tensor: torch.Tensor) -> bool:
+    """Whether equal rows mean equal samples: real numbers, or long rows of integers."""
+    features = tensor[0].numel() if tensor.shape[0] else 0
+    if tensor.is_floating_point():
+        return features >= ENOUGH_FEATURES
+    return not tensor.is_complex() and features >= 16
+
+
+def _line_of(owner: type, name: str) -> str:
+    code = getattr(getattr(owner, name, None), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,0 +1,189 @@
+"""Observes calls of modules: which ran, in which mode, with which inputs.
+
+``nn.Module.__call__`` is replaced as long as the program compiles nothing: the compiler must find
+torch's own code there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.core.graph import Source
+from sonde.core.patching import Patch, wrap
+from sonde.core.weak_table import WeakTable
+
+NORMALISING = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
+DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)
+
+
+@dataclass(slots=True, eq=False)
+class RootCall:
+    """The last call of a root module with gradients: arguments and result are borrowed until the
+    step ends."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: Source | None
+    output: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class RootCounts:
+    """How often a root module was called."""
+
+    name: str
+    trained: int = 0
+    trained_in_eval: int = 0
+    first_source: Source | None = None
+    eval_source: Source | None = None
+    eval_step: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ModuleCalls:
+    """Follows the modules that run; ``on_root`` is called after each outermost call."""
+
+    recorder: Recorder
+    on_root: list[Callable[[RootCall, bool], None]] = field(default_factory=list)
+    on_first: list[Callable[[nn.Module], None]] = field(default_factory=list)
+    roots: WeakTable[nn.Module, RootCounts] = field(default_factory=WeakTable)
+    calls: WeakTable[nn.Module, int] = field(default_factory=WeakTable)
+    current: list[nn.Module] = field(default_factory=list)
+    last: RootCall | None = None
+    in_this_step: list[RootCall] = field(default_factory=list)
+
+    def install(self, undo: ExitStack) -> None:
+        patch = Patch(nn.Module, "__call__", self._make_call(nn.Module.__call__))
+        undo.callback(patch.restore)
+        patch.install()
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def compile(*args: Any, **kwargs: Any) -> Any:
+                patch.restore()
+                self.recorder.uses_compiler = True
+                return original(*args, **kwargs)
+
+            return compile
+
+        wrap(torch, "compile", make, undo)
+        wrap(nn.Module, "compile", make, undo)
+        wrap(nn.Module, "eval", self._make_eval, undo)
+
+    def name(self, module: nn.Module) -> str:
+        """The path of ``module`` in a known root, or the name of its class."""
+        for root in self.roots:
+            for path, each in root.named_modules():
+                if each is module and path:
+                    return str(path)
+        return type(module).__name__
+
+    def step_ended(self) -> None:
+        self.in_this_step.clear()
+
+    def _make_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        current = self.current
+        recorder = self.recorder
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if recorder.is_probing or not recorder.is_on:
+                return original(module, *args, **kwargs)
+            current.append(module)
+            try:
+                self._count(module)
+                result = original(module, *args, **kwargs)
+            finally:
+                current.pop()
+            if not current:
+                self._root_called(module, args, kwargs, result)
+            return result
+
+        return call
+
+    @shielded
+    def _count(self, module: nn.Module) -> None:
+        known = self.calls.get(module)
+        if known is None:
+            known = 0
+            for action in self.on_first:
+                action(module)
+        self.calls[module] = known + 1
+
+    def _root_called(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        if not self.recorder.observes or torch.compiler.is_compiling():
+            return
+        self._note_root(module, args, kwargs, result, torch.is_grad_enabled())
+
+    @shielded
+    def _note_root(
+        self,
+        module: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        has_gradients: bool,
+    ) -> None:
+        if isinstance(module, nn.modules.loss._Loss):
+            return
+        counts = self.roots.get(module)
+        if counts is None:
+            counts = self.roots[module] = RootCounts(type(module).__name__)
+        made = RootCall(module, args, kwargs, caller(), result)
+        trained = has_gradients and requires_grad(result)
+        if trained:
+            counts.trained += 1
+            counts.first_source = counts.first_source or made.source
+            if not module.training:
+                counts.trained_in_eval += 1
+            self.last = made
+            self.in_this_step.append(made)
+            del self.in_this_step[:-8]
+        for action in self.on_root:
+            action(made, trained)
+
+    def _make_eval(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def eval(module: nn.Module) -> Any:
+            if module.training and self.recorder.observes:
+                self._note_eval(module)
+            return original(module)
+
+        return eval
+
+    @shielded
+    def _note_eval(self, module: nn.Module) -> None:
+        source = caller()
+        counts = self.roots.get(module)
+        if counts is None:
+            counts = self.roots[module] = RootCounts(type(module).__name__)
+        counts.eval_source = source
+        counts.eval_step = self.recorder.step
+
+
+def requires_grad(value: Any) -> bool:
+    """Whether a tensor in ``value``, in any nesting, was computed with gradients."""
+    return any(tensor.requires_grad for tensor in tensors_in(value))
+
+
+def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:
+    """The tensors in tuples, lists, dictionaries and objects with fields."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if depth == 0:
+        return []
+    items: list[Any] = []
+    if isinstance(value, dict):
+        items = list(value.values())
+    elif isinstance(value, (list, tuple)):
+        items = list(value)
+    elif hasattr(value, "__dict__") and not isinstance(value, (nn.Module, type)):
+        items = list(vars(value).values())
+    return [found for each in items[:32] for found in tensors_in(each, depth - 1)]

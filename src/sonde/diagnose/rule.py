@@ -1,0 +1,63 @@
+"""The form of a rule, and how a rule makes a finding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sonde.core.finding import EvidenceStatus, Finding
+from sonde.core.graph import Source
+from sonde.diagnose.evidence import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of the catalogue: ``judge`` is a pure function; ``silent`` says when it reports
+    nothing although the symptom is there; ``explains`` are the kinds that are symptoms of it."""
+
+    kind: str
+    judge: Callable[[Evidence], Iterable[Finding]]
+    silent: str
+    explains: tuple[str, ...] = ()
+
+
+def place(source: Source | None) -> str | None:
+    """``train.py:8``; None without a source line."""
+    return None if source is None else f"{os.path.basename(source.file)}:{source.line}"
+
+
+def finding(
+    kind: str,
+    status: EvidenceStatus,
+    message: str,
+    *,
+    step: int,
+    where: Iterable[Source | str | None],
+    evidence: Mapping[str, object],
+    advice: str,
+    detail: str = "",
+) -> Finding:
+    """A finding of a rule. ``where`` are source lines and names, the most exact first; None and
+    repetitions are left out."""
+    listed = list(where)
+    texts = [place(each) if isinstance(each, Source) else each for each in listed]
+    source = next((each for each in listed if isinstance(each, Source)), None)
+    return Finding(
+        kind,
+        "info" if status == "hypothesis" else "error" if status == "established" else "warning",
+        message,
+        status=status,
+        source=source,
+        evidence=dict(evidence),
+        advice=advice,
+        detail=detail,
+        step=step,
+        places=tuple(dict.fromkeys(text for text in texts if text)),
+    )
+
+
+def at(source: Source | None) -> str:
+    """`` at train.py:8``; nothing without a source line."""
+    text = place(source)
+    return f" at {text}" if text else ""

@@ -1,0 +1,1 @@
+"""Rules about samples, labels and loaders."""

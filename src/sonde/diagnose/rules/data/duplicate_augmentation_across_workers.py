@@ -1,0 +1,40 @@
+"""A generator that the dataset holds is copied into every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, finding
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    event = evidence.first("generator-in-dataset")
+    if event is None:
+        return
+    numbers = event.numbers
+    yield finding(
+        "duplicate-augmentation-across-workers",
+        "supported",
+        f"{event.subject} draws from its generator {numbers['attribute']}, which is copied into "
+        f"each of {numbers['workers']} workers: they draw the same numbers",
+        step=event.step,
+        where=[
+            event.source,
+            event.subject,
+            str(numbers["attribute"]),
+            "DataLoader",
+            "worker_init_fn",
+        ],
+        evidence=dict(numbers),
+        advice="seed the generator in worker_init_fn with torch.initial_seed()",
+    )
+
+
+RULE = Rule(
+    "duplicate-augmentation-across-workers",
+    judge,
+    "Fewer than 2 workers; a worker_init_fn; generators that __getitem__ and __iter__ do not name; "
+    "numpy's and torch's global generators, which torch seeds for each worker.",
+)

@@ -1,0 +1,36 @@
+"""Gradients of earlier steps are never cleared, so that they add up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, at, finding
+
+STRIKES = 3
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    for each in evidence.optimizers:
+        if each.uncleared >= STRIKES and each.uncleared >= 0.8 * (each.steps - 1):
+            yield finding(
+                "missing-zero-grad",
+                "established",
+                f"gradients are not cleared between steps: {each.name} steps{at(each.stepped)} "
+                "with "
+                "the sum of the gradients of all steps so far",
+                step=each.first_uncleared,
+                where=[each.backward, each.stepped, "zero_grad", each.name, "optimizer"],
+                evidence={"steps": each.steps, "steps_with_old_gradients": each.uncleared},
+                advice=f"call optimizer.zero_grad() before the backward pass{at(each.backward)}",
+            )
+
+
+RULE = Rule(
+    "missing-zero-grad",
+    judge,
+    "An optimizer with a closure (LBFGS); gradients set to None or zero by hand; accumulation over "
+    "several backward passes of one step; a GAN that clears before its next own backward pass.",
+    explains=("lr-too-high", "exploding-gradient", "non-finite-loss"),
+)

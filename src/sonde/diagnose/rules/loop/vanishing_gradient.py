@@ -1,0 +1,65 @@
+"""The gradient shrinks from layer to layer until the first layers get none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, finding
+
+RATIO = 1e-6
+SAMPLES = 3
+LAYERS = 5
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    for optimizer in evidence.optimizers:
+        chain = [
+            each
+            for each in evidence.parameters
+            if each.optimizer == optimizer.name
+            and len(each.shape) >= 2
+            and len(each.samples) >= 3
+            and each.reached
+            and each.requires_grad
+            and not each.is_zero_at_start
+        ]
+        if len(chain) < LAYERS:
+            continue
+        first, last = chain[0], chain[-1]
+        ratios = [
+            (left.gradient or 0.0) / right.gradient
+            for left, right in zip(first.samples, last.samples, strict=False)
+            if right.gradient
+            and math.isfinite(right.gradient)
+            and right.step == left.step
+            and left.gradient
+        ]
+        if len(ratios) < SAMPLES or max(ratios) > RATIO:
+            continue
+        yield finding(
+            "vanishing-gradient",
+            "supported",
+            f"the gradient of {first.name} is {max(ratios):.1g} times that of {last.name} in "
+            f"every step measured: it vanishes in the {len(chain)} layers between them",
+            step=first.samples[0].step,
+            where=[first.name, first.module, last.name],
+            evidence={
+                "first_layer": first.samples[0].gradient,
+                "last_layer": last.samples[0].gradient,
+                "layers": len(chain),
+            },
+            advice="use ReLU or GELU in place of sigmoid or tanh, residual connections, "
+            "normalisation, or an initialisation that fits the activation",
+        )
+        return
+
+
+RULE = Rule(
+    "vanishing-gradient",
+    judge,
+    "Fewer than 5 layers; gradients that are exactly zero, which have other causes; frozen layers.",
+    explains=("lr-too-low", "labels-misaligned"),
+)

@@ -1,0 +1,35 @@
+"""Padding counts in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, at, finding
+
+STRIKES = 3
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    event = evidence.first("padding-in-loss")
+    if event is None or event.count < STRIKES:
+        return
+    numbers = event.numbers
+    yield finding(
+        "padding-not-masked",
+        "established",
+        f"{numbers['share']:.0%} of the targets of the loss{at(event.source)} are padding "
+        f"({numbers['pad']}, the padding_idx of {event.subject}), and count like tokens",
+        step=event.step,
+        where=[event.source, "ignore_index", event.subject, "cross_entropy"],
+        evidence=dict(numbers),
+        advice=f"pass ignore_index={numbers['pad']}{at(event.source)}",
+    )
+
+
+RULE = Rule(
+    "padding-not-masked",
+    judge,
+    "Models without padding_idx; less than a tenth of padding; a loss with this ignore_index.",
+)

@@ -1,0 +1,37 @@
+"""The running statistics of frozen batch normalisation keep changing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, finding
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    for event in evidence.named("frozen-norm-trains"):
+        numbers = event.numbers
+        frozen, total = int(numbers["frozen_parameters"] or 0), int(numbers["parameters"] or 0)
+        if not numbers["moved"] or frozen == total or event.count < 2:
+            continue
+        yield finding(
+            "frozen-bn-drift",
+            "supported",
+            f"{numbers['norms']} batch normalisations such as {event.subject} are frozen "
+            "(requires_grad=False), but in train mode: their running statistics change",
+            step=0,
+            where=[event.subject, "running_mean", "train", "eval"],
+            evidence={"frozen_parameters": frozen, "parameters": total, "norms": numbers["norms"]},
+            advice="put the frozen part into eval mode after model.train(): "
+            f"{event.subject}.eval()",
+        )
+        return
+
+
+RULE = Rule(
+    "frozen-bn-drift",
+    judge,
+    "Batch normalisation that is trained; frozen layers in eval mode; a model that is frozen "
+    "whole.",
+)

@@ -1,0 +1,53 @@
+"""The optimizer holds parameters that the model does not use any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, at, finding
+
+WALKS = 3
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.walks < WALKS:
+        return
+    for optimizer in evidence.optimizers:
+        held = [each for each in evidence.parameters if each.optimizer == optimizer.name]
+        stale = [
+            each
+            for each in held
+            if not each.reached and not each.is_in_module and each.requires_grad
+        ]
+        loose = [
+            each for each in evidence.parameters if each.optimizer is None and each.reached >= WALKS
+        ]
+        pairs = [(old, new) for old in stale for new in loose if new.shape == old.shape]
+        if (
+            optimizer.steps < WALKS
+            or not loose
+            or not (pairs or (stale and len(stale) == len(held)))
+        ):
+            continue
+        names = list(dict.fromkeys(each.name for each in loose))[:4]
+        yield finding(
+            "stale-optimizer-params",
+            "established",
+            f"{optimizer.name}, made{at(optimizer.created)}, holds {len(stale)} parameters that no "
+            f"module uses, while {', '.join(names)} are trained by no optimizer",
+            step=0,
+            where=[optimizer.created, *names, optimizer.name, "optimizer"],
+            evidence={"held": len(held), "unused": len(stale), "without_optimizer": len(loose)},
+            advice="make the optimizer after the last change of the model (replaced layers, .to(), "
+            f"quantisation), or make it anew: move the line{at(optimizer.created)}",
+        )
+
+
+RULE = Rule(
+    "stale-optimizer-params",
+    judge,
+    "Parameters left out of the optimizer on purpose: no parameter that it holds is unused then.",
+    explains=("unused-parameters", "unregistered-submodules", "lr-too-low", "detached-graph"),
+)

@@ -1,0 +1,1 @@
+"""Rules about values that are not finite, or lost in rounding."""

@@ -1,0 +1,28 @@
+"""The loss becomes NaN or infinite, and no other rule says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.rule import Rule, finding
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    step = evidence.first_bad_loss
+    if step is None:
+        return
+    backward = next((each.backward for each in evidence.optimizers if each.backward), None)
+    yield finding(
+        "non-finite-loss",
+        "established",
+        f"the loss is {evidence.losses[step]} in step {step}",
+        step=step,
+        where=[backward, "loss"],
+        evidence={"loss_before": evidence.losses[step - 1] if step else None},
+        advice="sonde run --overflow finds the op in which NaN or infinities begin",
+    )
+
+
+RULE = Rule("non-finite-loss", judge, "Losses that stay finite.")

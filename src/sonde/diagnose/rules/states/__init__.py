@@ -1,0 +1,1 @@
+"""Rules about states that are kept, loaded and saved, and about hooks."""

@@ -1,0 +1,99 @@
+"""The catalogue judges evidence that is plain data: folding, order, silence, JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sonde.core.finding import Finding
+from sonde.core.graph import Source
+from sonde.diagnose.catalogue import MOST_FINDINGS, diagnose, fold, rules
+from sonde.diagnose.document import as_document, as_lines
+from sonde.diagnose.evidence import Event, Evidence, OptimizerEvidence
+
+PAGES = Path(__file__).parents[2] / "docs" / "rules"
+LINE = Source("/home/me/train.py", 7, "main", "loss.backward()")
+
+
+def uncleared(steps: int, count: int) -> Evidence:
+    seen = OptimizerEvidence("SGD", "SGD", backward=LINE, steps=steps, uncleared=count)
+    return Evidence(steps=steps, losses=[1.0] * steps, optimizers=[seen])
+
+
+def test_no_evidence_gives_no_finding() -> None:
+    assert diagnose(Evidence()) == []
+
+
+def test_a_finding_has_every_field_of_the_document() -> None:
+    document = as_document(diagnose(uncleared(20, 19)))
+    (found,) = json.loads(json.dumps(document, allow_nan=False))["findings"]
+    assert set(found) == {
+        *("kind", "detail", "status", "message", "where", "step", "evidence", "advice")
+    }
+    assert found["kind"] == "missing-zero-grad"
+    assert found["status"] == "established"
+    assert found["where"][0] == "train.py:7"
+    assert found["evidence"]["steps_with_old_gradients"] == 19
+
+
+@pytest.mark.parametrize(("steps", "count"), [(20, 2), (20, 10), (1, 0)])
+def test_few_strikes_are_silent(steps: int, count: int) -> None:
+    assert diagnose(uncleared(steps, count)) == []
+
+
+def test_an_ignored_kind_is_not_reported() -> None:
+    assert diagnose(uncleared(20, 19), ["missing-zero-grad"]) == []
+
+
+def test_a_symptom_is_folded_under_its_cause() -> None:
+    evidence = uncleared(20, 19)
+    evidence.losses[12] = float("nan")
+    (found,) = diagnose(evidence)
+    assert found.rule == "missing-zero-grad"
+    assert found.evidence["explains"] == ["the loss is nan in step 12"]
+
+
+def test_a_symptom_without_a_cause_is_reported_alone() -> None:
+    evidence = Evidence(steps=3, losses=[1.0, float("inf"), 1.0])
+    assert [each.rule for each in diagnose(evidence)] == ["non-finite-loss"]
+
+
+def test_a_hypothesis_explains_no_established_finding_and_comes_last() -> None:
+    guess = Finding("missing-zero-grad", "info", "perhaps", status="hypothesis", step=0)
+    fact = Finding("non-finite-loss", "error", "it is", status="established", step=5)
+    assert [each.rule for each in fold([guess, fact])] == ["non-finite-loss", "missing-zero-grad"]
+
+
+def test_at_most_five_findings() -> None:
+    names = ("half-overflow-dropout", "dropout-in-eval", "tie-broken", "cancellation")
+    names += ("sampler-epoch-kept", "state-of-itself", "init-after-step")
+    numbers = dict.fromkeys(
+        ("p", "largest", "scaled", "limit", "tied", "ratio", "epsilon", "epoch", "tensors"), 1.0
+    )
+    events = [Event(name, 0, None, "a", dict(numbers), count=9) for name in names]
+    assert len(diagnose(Evidence(steps=30, losses=[1.0] * 30, events=events))) == MOST_FINDINGS
+
+
+def test_numbers_that_are_not_finite_are_texts_in_json() -> None:
+    found = Finding(
+        "non-finite-loss", "error", "x", status="established", evidence={"loss": float("nan")}
+    )
+    assert as_document([found])["findings"][0]["evidence"] == {"loss": "nan"}
+
+
+def test_the_text_names_place_step_and_advice() -> None:
+    text = "\n".join(as_lines(diagnose(uncleared(20, 19)), 20))
+    assert "train.py:7" in text
+    assert "do: call optimizer.zero_grad()" in text
+    assert as_lines([], 4) == ["no finding in 4 steps"]
+
+
+@pytest.mark.parametrize("kind", sorted(rules()))
+def test_every_rule_says_when_it_is_silent_and_has_a_page(kind: str) -> None:
+    rule = rules()[kind]
+    assert rule.silent
+    assert set(rule.explains) <= set(rules())
+    page = (PAGES / f"{kind}.md").read_text()
+    assert rule.silent in page
