@@ -54,6 +54,7 @@ export const RUN: RunView = {
   revision: 0,
   peer: null,
   unobserved: [],
+  warnings: [],
 };
 
 export function hit(number: number, more: Partial<Hit> = {}): Hit {
