@@ -107,8 +107,10 @@ class Page:
         ops = {graph.id: len(dump.execution_order(graph.id)) for graph in dump.graphs()}
         groups: dict[tuple[int, str, str], list[StepSummary]] = {}
         for each in steps:
-            # The name of the directory: a graph's number, or why there is none.
-            place = (each.step.rank, each.step.net, each.step.path.parent.name)
+            graph = each.step.graph_id
+            # Without a graph the name of the directory says why there is none.
+            name = each.step.path.parent.name if graph is None else str(graph)
+            place = (each.step.rank, each.step.net, name)
             groups.setdefault(place, []).append(each)
         for (number, _, name), members in groups.items():
             graph_id = members[0].step.graph_id

@@ -36,6 +36,7 @@ Spec = tuple[torch.dtype, tuple[int, ...]]
 class CallSite:
     """An op called from one place: the same lines, module and autograd state.
 
+    ``outputs`` are those of the first op that was learned here.
     ``is_caused``: its ops belong to backward and name the forward op that caused them; those of a
     checkpoint, which computes a module again, do not. ``inputs`` are the names of step inputs that
     are not lasting, by slot and without the number that tells several of one step apart.
@@ -53,6 +54,7 @@ class CallSite:
     writes: tuple[int, ...]
     overwrites: tuple[int, ...]
     is_caused: bool
+    outputs: tuple[TensorSpec, ...]
     inputs: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -97,6 +99,7 @@ class CallSites:
             record.writes,
             record.overwrites,
             is_caused="forward" in names,
+            outputs=record.node.outputs,
         )
         for slot, leaf, _ in record.leaves:
             if not leaf.is_lasting and leaf.node.kind != "parameter" and "." not in leaf.node.name:
@@ -106,7 +109,9 @@ class CallSites:
     def named(self, site: CallSite, number: int) -> OpNode:
         """The name of the op that is the one with this ``number`` of its kind in a step."""
         name = f"{site.node_scope}/{site.info.type}-op{number}"
-        return OpNode(name, site.info.type, site.node_scope, site.phase)
+        return OpNode(
+            name, site.info.type, site.node_scope, site.phase, outputs=site.outputs
+        )  # Whether an op has several outputs decides whether an empty one is dumped.
 
     def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
         """Enter a tensor that is new in this step. Where the call site has met a tensor in this
