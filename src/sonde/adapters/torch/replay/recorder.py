@@ -62,6 +62,8 @@ class StepRecorder:
     the step can be executed again, and `step_ended` after it. Where an optimizer is given a closure
     (``has_closure``; LBFGS, Lightning), the gradients exist when the closure has returned, and the
     weights are changed right after: ``closure_returned`` is called then, and may `take` the step.
+    ``raised`` is called with an exception that leaves a recorded module or a backward pass, before
+    the program can handle it, and may `take` the step, too.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class StepRecorder:
         *,
         rank: int = 0,
         closure_returned: Callable[[torch.optim.Optimizer], None] = lambda optimizer: None,
+        raised: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._report = report
+        self._raised = raised
         self._at_closure = closure_returned
         self._rank = rank
         self._thread = threading.get_ident()
@@ -230,12 +234,17 @@ class StepRecorder:
         return False
 
     def _module_ended(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
+        is_kept = False
         with self._guard, private.unobserved():
             call = self._calls.end(module, result, error, self._gradient_arrived)
             if call is not None:
                 self._add_event(call)
             if call is not None or self._was_active:
                 self._resume()
+            is_kept = call is not None and isinstance(error, Exception)
+        if is_kept and isinstance(error, Exception) and self._is_on:
+            with private.without_torch_functions():
+                self._raised(error)
 
     def _gradient_arrived(self, call: ModuleCall, number: int, gradient: torch.Tensor) -> None:
         output = call.outputs[number]
@@ -279,6 +288,8 @@ class StepRecorder:
             self._passes += 1
             self._has_new_gradients = True
             self._resume()
+        if error is not None and self._is_on:
+            self._raised(error)
 
     def _new_gradients(self) -> Iterable[KeptTensor]:
         """The gradients of parameters after the last backward pass, if they are not known yet."""
