@@ -88,3 +88,14 @@ def test_an_exception_that_leaves_the_program_is_kept_once(
     said = capfd.readouterr().err
     assert said.count("kept in") == 2  # The line of the step, and the end line.
     assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == ["step_2.rank_0"]
+
+
+def test_the_search_for_rows_ends_when_its_time_is_over(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sonde.adapters.torch.monitor.explaining._MOST_SECONDS", 0.0)
+    with sonde.guard(tmp_path):
+        train("forward")
+    first = capfd.readouterr().err.splitlines()[0]
+    assert ", from rows that are not known (the search ended after 1 execution)" in first
+    assert first.endswith(f"; kept in {tmp_path / 'step_2.rank_0'}")
