@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,36 @@ def test_the_search_for_rows_ends_when_its_time_is_over(
     first = capfd.readouterr().err.splitlines()[0]
     assert ", from rows that are not known (the search ended after 1 execution)" in first
     assert first.endswith(f"; kept in {tmp_path / 'step_2.rank_0'}")
+
+
+class Fails(torch.optim.SGD):
+    """Raises in its third step."""
+
+    steps = 0
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.steps += 1
+        if self.steps == 3:
+            raise ValueError("the update failed")
+        super().step()
+
+
+def test_the_step_after_an_optimizer_that_raised_is_measured_and_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2)
+    optimizer = Fails(net.parameters(), lr=1e-3)
+    with sonde.guard(tmp_path):
+        for number in range(5):
+            for part in range(2):
+                scale = math.nan if (number, part) == (3, 1) else 1.0
+                net(torch.rand(4, 3) * scale).sum().backward()
+            with contextlib.suppress(ValueError):
+                optimizer.step()
+            optimizer.zero_grad()
+    first = capfd.readouterr().err.splitlines()[0]
+    assert first.startswith("sonde: step 2: the loss is nan; it was in the input 'input'")
+    assert "; in micro-batch 1 of 2; kept in " in first
+    found = sonde.signals(tmp_path)
+    assert found["micro_batches"].tolist() == [2, 2, 2, 2]

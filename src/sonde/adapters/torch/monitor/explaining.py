@@ -41,7 +41,8 @@ _CLEARING = ("zero_", "_foreach_zero_")
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """The program cleared the gradients of backward pass ``number`` before the optimizer's step."""
+    """The program cleared the gradients of backward pass ``number``, counted from 0, before the
+    optimizer's step."""
 
     number: int
     passes: int
@@ -137,7 +138,7 @@ def _cleared(record: StepRecord) -> Cleared | None:
             and 0 < done < len(passes)
             and _clears(event, passes[done - 1])
         ):
-            return Cleared(done, len(passes), _source(event))
+            return Cleared(done - 1, len(passes), _source(event))
     return None
 
 

@@ -158,6 +158,7 @@ class Guarding:
         if self._is_idle or self._hooks.depth > 1:
             return
         triggers: list[Trigger] = []
+        self._signals = None  # An optimizer that raised has left its own.
         with self._shield:
             if not self._counts.steps:
                 self._numbers.find_trainer()
@@ -165,7 +166,7 @@ class Guarding:
             self._keeper.optimizer_begins(
                 self._step, optimizer, self._hooks.scaler, has_closure=closure is not None
             )
-            self._loss.optimizer_begins()
+            self._loss.optimizer_begins(optimizer)
             if closure is None:
                 triggers = self._judged(optimizer)
             self._meter.before_update(optimizer)
@@ -236,7 +237,6 @@ class Guarding:
             self._step += 1
             self._counts.steps += 1
             self._signals = None
-            self._backward_passes = 0
             self._loss.take()
             self._keeper.step_ended()
 
@@ -302,6 +302,7 @@ class Guarding:
         signals = self._meter.measure(self._step, optimizer, self._loss.take())
         signals.is_skipped |= is_skipped
         signals.micro_batches = max(self._backward_passes, 1)
+        self._backward_passes = 0
         scale = self._keeper.loss_scale
         if scale is not None:
             signals.loss_scale = scale

@@ -93,7 +93,7 @@ def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterato
     if replayed.micro_batch is not None and origin is not None:
         passes = origin.evidence.get("micro_batches")
         if isinstance(passes, int) and passes > 1:
-            yield f"in micro-batch {replayed.micro_batch + 1} of {passes}"
+            yield f"in micro-batch {replayed.micro_batch} of {passes}"
     cleared = explanation.cleared
     if cleared is not None:
         yield (

@@ -85,6 +85,7 @@ class StepRecorder:
         self._is_on = False
         self._is_replaying = False
         self._is_stepping = False
+        self._optimizer: torch.optim.Optimizer | None = None
         self._watches_always = False
         self._backward: BackwardPass | None = None
         self._passes = 0
@@ -130,6 +131,7 @@ class StepRecorder:
             self._hook.show()
             if self._backward is not None or self._hook.module is not None:
                 self._events.add_reason(Reason("optimizer_inside", type(optimizer).__name__))
+            self._optimizer = optimizer
             if not has_closure:
                 self._is_stepping = True
                 self._pause()
@@ -164,7 +166,7 @@ class StepRecorder:
 
     def step_ended(self) -> None:
         """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
-        self._is_stepping = False
+        self._is_stepping, self._optimizer = False, None
         if not self._is_on:
             return
         with self._guard:
@@ -215,6 +217,7 @@ class StepRecorder:
 
     def _module_begins(self, module: nn.Module, args: Any, frame: FrameType) -> bool:
         """Whether ``module`` is an outermost one to record."""
+        self._notice_failed_optimizer(frame)
         if self._is_recording() and is_transparent(module):
             if torch.distributed.get_world_size() > 1:
                 self._events.add_reason(Reason("reduced_gradients"))
@@ -261,6 +264,7 @@ class StepRecorder:
     # ----------------------------------------------------------------- backward passes
 
     def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
+        self._notice_failed_optimizer(sys._getframe(1))
         if not self._is_recording():
             return
         with self._guard, private.unobserved():
@@ -320,6 +324,14 @@ class StepRecorder:
                 if self._outside in private.function_modes():
                     self._pause()
                     self._events.add_reason(Reason("compiled_function"))
+
+    def _notice_failed_optimizer(self, frame: FrameType) -> None:
+        """Record again if the optimizer that was stepping has raised."""
+        if self._is_stepping and self._is_on and threading.get_ident() == self._thread:
+            with self._guard:
+                if not any(each is self._optimizer for each in running(frame)):
+                    self._is_stepping, self._optimizer = False, None
+                    self.forget()
 
     def _drop_interrupted_call(self, frame: FrameType) -> None:
         """Forget a module that was left by an exception that no hook is called for."""
