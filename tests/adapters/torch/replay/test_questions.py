@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ FORMULAS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "nan by dropout": lambda net, x: net.drop(x.abs() * net.weight + 1).log() * 0,
     "two rows together": lambda net, x: (1.5 - (x * net.weight).clamp(0, 1).sum(0)).sqrt(),
     "random": lambda net, x: x * net.weight + float(torch.empty(1).new_tensor(RANDOM.pop())),
+    "nan if compiled": lambda net, x: (
+        x * net.weight * (-1 if torch.compiler.is_compiling() else 1)
+    ).sqrt(),
     "healthy": lambda net, x: (x * net.weight).tanh(),
 }
 RANDOM: list[float] = []
@@ -197,3 +201,20 @@ def test_clipping_is_computed_anew_for_other_rows_and_in_float64(
 
     assert computed(with_rows(replaying.record(), [3])).equal(clipped(batch[3:4]))
     assert computed(in_double(replaying.record())).equal(clipped(batch.double()))
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_a_fault_of_compiled_code_is_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Dynamo alone shows whether the other form is executed, without the time that Inductor takes.
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    batch = torch.rand(4, 3) + 1
+    replaying = replay_of(tmp_path, "nan if compiled", batch, NAN_LOSS)
+    found = replaying.is_compiler("compiled")
+    assert found.message.startswith("compiled it happens, and not as it was captured")
+    assert replaying.is_compiler("eager").evidence["fires"] is False
+    replaying.form = "compiled"
+    found = replaying.is_compiler("eager")
+    assert found.evidence["fires_as_captured"] is True
+    assert found.evidence["fires"] is False
