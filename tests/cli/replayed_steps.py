@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.warm_python.starting import warm_python
@@ -53,11 +54,13 @@ if __name__ == "__main__":
 """
 
 
-def guarded(folder: Path, script: str = SCRIPT, name: str = "train.py") -> Path:
-    """Run a script under the guard; the directory of the step that it kept."""
+def guarded(
+    folder: Path, script: str = SCRIPT, name: str = "train.py", words: Sequence[str] = ()
+) -> Path:
+    """Run a script under the guard with these options; the directory of the step that it kept."""
     (folder / name).write_text(script)
     done = subprocess.run(
-        [warm_python(), "-m", "sonde", "run", "--guard", name],
+        [warm_python(), "-m", "sonde", "run", "--guard", *words, name],
         cwd=folder,
         capture_output=True,
         text=True,

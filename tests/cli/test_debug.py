@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.replayed_steps import guarded
 from tests.debugger.running import PROGRAMS, environment, plain
 from tests.leftovers import descendants
 from tests.server.waiting import until
@@ -39,9 +41,15 @@ def _states(found: Any) -> list[list[str]]:
 class Debugged:
     """The command as it runs; ``api`` asks its server."""
 
-    def __init__(self, *words: str, python: str | None = None, **variables: str) -> None:
+    def __init__(
+        self,
+        *words: str,
+        python: str | None = None,
+        command: Sequence[str] = COMMAND,
+        **variables: str,
+    ) -> None:
         self.process = subprocess.Popen(
-            [python or warm_python(), *COMMAND, *words],
+            [python or warm_python(), *command, *words],
             env=environment(None, **variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -128,6 +136,23 @@ def test_watchpoints_of_the_command_line_pause_the_training_and_the_page_ends_it
     code, _, said = debugged.wait()
     assert code == 130
     assert "the training was ended from the debugger" in said
+
+
+def test_a_captured_step_is_executed_again_and_again_until_the_page_ends_it(
+    tmp_path: Path,
+) -> None:
+    step = guarded(tmp_path)
+    debugged = Debugged(
+        str(step), "--debug", "--exit", "--port", "0", command=["-m", "sonde", "replay"]
+    )
+    run = debugged.run_in_state("paused")
+    debugged.api(f"runs/{run['id']}/control", command="continue")
+    debugged.heard("sqrt")
+    run = debugged.run_in_state("paused")
+    assert "sqrt" in run["ranks"][0]["op"]
+    debugged.api(f"runs/{run['id']}/control", command="terminate")
+    code, _, said = debugged.wait()
+    assert code == 130, said
 
 
 def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:

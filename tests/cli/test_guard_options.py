@@ -11,6 +11,7 @@ from tests.cli.test_run import prepared
 from tests.warm_python.starting import warm_python
 
 import sonde
+from sonde.cli.main import main
 from sonde.core.errors import UsageError
 
 
@@ -46,6 +47,7 @@ def test_the_guard_writes_to_sonde_steps(tmp_path: Path) -> None:
         ("--guard --overflow train.py", "sonde replay DIR --dump-to OUT"),
         ("--guard --guard-to file/inside train.py", "file is not a directory"),
         ("--guard --guard-to file train.py", "file is not a directory"),
+        ("--guard --guard-to /proc/nothing train.py", "no directory can be made in /proc: "),
     ],
 )
 def test_what_cannot_be_is_one_clear_error(tmp_path: Path, words: str, said: str) -> None:
@@ -53,6 +55,17 @@ def test_what_cannot_be_is_one_clear_error(tmp_path: Path, words: str, said: str
     with pytest.raises(UsageError) as caught:
         prepared(*words.split())
     assert said in str(caught.value)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_directory_that_cannot_be_made_ends_the_command_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('it was started')")
+    assert main(["run", "--guard", "--guard-to", "/proc/nothing", "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith("[guard-directory]")
+    assert said.count("\n") == 1
 
 
 def _run(directory: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:

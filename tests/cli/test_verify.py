@@ -15,6 +15,12 @@ LOSS_SCRIPT = SCRIPT.replace("torch.sqrt(100.0 - x.sum(1, keepdim=True))", "1.0"
     "(model(x).softmax(-1)[range(16), y] - (x[:, 0] > 9) * 1.0).log().neg().mean()",
 )
 
+MODULE_LOSS_SCRIPT = (
+    SCRIPT.replace("torch.sqrt(100.0 - x.sum(1, keepdim=True))", "x.abs().max() ** 2")
+    .replace("cross_entropy(model(x), y)", "criterion(model(x), y)")
+    .replace("    model = Net()\n", "    model = Net()\n    criterion = nn.CrossEntropyLoss()\n")
+)
+
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -60,6 +66,21 @@ def test_a_loss_in_the_script_is_verified_with_the_labels_of_the_step(tmp_path: 
     )
     done = sonde(tmp_path, "verify", step, "--", "fixed.py", "7")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_expression_is_judged_with_the_history_where_the_loss_is_a_module(
+    tmp_path: Path,
+) -> None:
+    step = guarded(tmp_path, MODULE_LOSS_SCRIPT, words=["--trigger", "loss > 9 * median(loss, 3)"])
+    assert step.name == "step_3.rank_0"
+    for words in ([], ["--", "train.py", "7"]):
+        still = sonde(tmp_path, "verify", step, *words)
+        assert still.returncode == 1, still.stdout + still.stderr
+        assert "kept because loss > 9 * median(loss, 3) holds" in still.stdout
+    (tmp_path / "fixed.py").write_text(MODULE_LOSS_SCRIPT.replace("x.abs().max() ** 2", "1.0"))
+    done = sonde(tmp_path, "verify", step, "--", "fixed.py", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("fixed: loss ")
 
 
 @pytest.mark.parametrize(

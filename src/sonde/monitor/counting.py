@@ -34,7 +34,7 @@ class TriggerCounts:
 
     def wants(self, step: int, triggers: Sequence[Trigger]) -> bool:
         """Count a triggered step; whether it is to be kept."""
-        self.triggered += 1
+        self.triggered += step != self._last_step
         self.first = self.first or triggers[0]
         families = frozenset(each.family for each in triggers)
         is_asked_for = any(each.kind in ("call", "signal") for each in triggers)

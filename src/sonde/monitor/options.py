@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,8 +83,15 @@ def _check_directory(place: Path) -> None:
         raise UsageError(
             f"the guard cannot write to {place}: {known} is not a directory", slug="guard-directory"
         )
-    if not os.access(known, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"the guard cannot write to {place}: no permission to write to {known}",
-            slug="guard-directory",
-        )
+    try:
+        # Permissions do not tell: nothing can be made in /proc, not even by root.
+        probe = known / f".sonde_{os.getpid()}"
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):  # A disk may have room again later.
+            raise UsageError(
+                f"the guard cannot write to {place}: no directory can be made in {known}: "
+                f"{error.strerror or error}",
+                slug="guard-directory",
+            ) from None

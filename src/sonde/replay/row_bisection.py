@@ -18,12 +18,16 @@ class RowSet:
 
 
 def smallest_rows(
-    count: int, holds: Callable[[Sequence[int]], bool], *, most: int = 200
+    count: int,
+    holds: Callable[[Sequence[int]], bool],
+    *,
+    most: int = 200,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> RowSet | None:
     """A minimal set of the rows 0 to ``count`` - 1 for which ``holds``; None if not for all.
 
     Halves are tried first, then smaller parts and their complements. ``holds`` is called at most
-    ``most`` times.
+    ``most`` times, and no more when ``is_over``.
     """
     rows = list(range(count))
     tried = 1
@@ -33,7 +37,7 @@ def smallest_rows(
     while len(rows) > 1:
         found: list[int] | None = None
         for candidate, is_part in _candidates(rows, parts):
-            if tried >= most:
+            if tried >= most or is_over():
                 return RowSet(tuple(rows), tried, is_minimal=False)
             tried += 1
             if holds(candidate):

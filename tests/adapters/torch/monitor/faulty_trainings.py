@@ -255,7 +255,7 @@ FAULTS: dict[str, Fault] = {
     "lost micro-batch": Fault(
         lost_micro_batch,
         _line_of(lost_micro_batch),
-        says=("the gradients of micro-batch 1 of 2 were cleared",),
+        says=("the gradients of micro-batch 0 of 2 were cleared",),
     ),
     "nondeterministic op": Fault(
         nondeterministic_op, _line_of(CountingNet), says=("not deterministic",)

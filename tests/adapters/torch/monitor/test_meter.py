@@ -161,3 +161,29 @@ def test_an_optimizer_with_a_closure_is_monitored(tmp_path: Path) -> None:
     with sonde.guard(tmp_path):
         first = optimizer.step(closure).item()
     assert sonde.signals(tmp_path)["loss"][0] == first
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
+def test_values_that_are_not_finite_are_counted(dtype: torch.dtype) -> None:
+    tensor = torch.ones(6, dtype=dtype)
+    tensor[1], tensor[4] = math.nan, -math.inf
+    assert non_finite([tensor, None, torch.arange(3), torch.ones(2)]) == 2
+
+
+def test_a_step_with_nan_weights_is_measured_as_fast_as_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once weights are NaN every step is measured with them: only an overflow is computed again."""
+    again: list[torch.Tensor] = []
+    exact = torch.linalg.vector_norm
+
+    def counted(tensor: torch.Tensor) -> torch.Tensor:
+        again.append(tensor)
+        return exact(tensor)
+
+    monkeypatch.setattr(torch.linalg, "vector_norm", counted)
+    spoiled, large = torch.full((3,), math.nan), torch.full((4,), 1e30)
+    found = norms([spoiled, large, torch.ones(1)])
+    assert math.isnan(found[0])
+    assert found[1:].tolist() == pytest.approx([2e30, 1.0])
+    assert [len(each) for each in again] == [4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 from tests.adapters.torch.replay.recording import Recorded, recording
 from torch import nn
 
+from sonde.adapters.torch.replay.execution import execute
+from sonde.adapters.torch.replay.questions.changed_records import in_double, with_rows
 from sonde.adapters.torch.replay.questions.settings import with_settings
 from sonde.adapters.torch.replay.questions.step_replay import StepReplay
 from sonde.adapters.torch.replay.recorder import StepRecorder
@@ -43,13 +46,22 @@ FORMULAS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "nan by dropout": lambda net, x: net.drop(x.abs() * net.weight + 1).log() * 0,
     "two rows together": lambda net, x: (1.5 - (x * net.weight).clamp(0, 1).sum(0)).sqrt(),
     "random": lambda net, x: x * net.weight + float(torch.empty(1).new_tensor(RANDOM.pop())),
+    "nan if compiled": lambda net, x: (
+        x * net.weight * (-1 if torch.compiler.is_compiling() else 1)
+    ).sqrt(),
     "healthy": lambda net, x: (x * net.weight).tanh(),
 }
 RANDOM: list[float] = []
 
 
 def replay_of(
-    directory: Path, name: str, batch: torch.Tensor, trigger: dict[str, Any], *, clips: bool = False
+    directory: Path,
+    name: str,
+    batch: torch.Tensor,
+    trigger: dict[str, Any],
+    *,
+    clips: bool = False,
+    foreach: bool | None = None,
 ) -> StepReplay:
     """A captured step of one network on one batch, read as in a fresh process."""
     places = []
@@ -64,7 +76,7 @@ def replay_of(
     with recording(use):
         model(batch).sum().backward()
         if clips:
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=foreach)
         optimizer.step()
     step = CapturedStep(places[0].path)
     modules = [each for each in step.pickled_modules() if each is not None]
@@ -165,3 +177,44 @@ def test_the_norm_of_a_clipped_step_with_nan_does_not_spoil_other_rows(tmp_path:
     replaying = replay_of(tmp_path, "nan in one row", batch, NAN_LOSS, clips=True)
     assert replaying.needed_rows().evidence["rows"] == [5]
     assert replaying.is_exact()[0].is_exact
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_clipping_is_computed_anew_for_other_rows_and_in_float64(
+    tmp_path: Path, foreach: bool
+) -> None:
+    batch = torch.rand(8, 3) * 4
+    replaying = replay_of(tmp_path, "healthy", batch, NAN_LOSS, clips=True, foreach=foreach)
+    assert replaying.is_exact()[0].is_exact
+
+    def clipped(rows: torch.Tensor) -> torch.Tensor:
+        model = Formula("healthy").to(rows.dtype)
+        model(rows).sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=foreach)
+        assert model.weight.grad is not None
+        return model.weight.grad
+
+    def computed(record: StepRecord) -> torch.Tensor:
+        ((_, gradient),) = execute(record).gradients.values()
+        assert gradient is not None
+        return gradient
+
+    assert computed(with_rows(replaying.record(), [3])).equal(clipped(batch[3:4]))
+    assert computed(in_double(replaying.record())).equal(clipped(batch.double()))
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_a_fault_of_compiled_code_is_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Dynamo alone shows whether the other form is executed, without the time that Inductor takes.
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    batch = torch.rand(4, 3) + 1
+    replaying = replay_of(tmp_path, "nan if compiled", batch, NAN_LOSS)
+    found = replaying.is_compiler("compiled")
+    assert found.message.startswith("compiled it happens, and not as it was captured")
+    assert replaying.is_compiler("eager").evidence["fires"] is False
+    replaying.form = "compiled"
+    found = replaying.is_compiler("eager")
+    assert found.evidence["fires_as_captured"] is True
+    assert found.evidence["fires"] is False

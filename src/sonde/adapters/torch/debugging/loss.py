@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
+from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.core.patching import wrap
 
@@ -33,6 +35,7 @@ class LossWatch:
         self._sum = 0.0
         # Calls since an optimizer began its step; None outside of one.
         self._inside: int | None = None
+        self._optimizer: torch.optim.Optimizer | None = None
         # Storages of scaled losses, with the losses. Tensors must not be referenced weakly: see
         # ``eager/tensor_places``.
         self._scaled: dict[int, tuple[weakref.ref[torch.UntypedStorage], torch.Tensor]] = {}
@@ -49,6 +52,10 @@ class LossWatch:
         private.hide_from_compiler(LossWatch._note, scale.replacement)
 
     def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
+        if self._inside is not None and not any(
+            each is self._optimizer for each in running(sys._getframe(1))
+        ):
+            self.optimizer_left()  # It raised.
         if self._inside is None:  # Inside an optimizer's step weights are being changed.
             self._begins()
         self._note(tensors)
@@ -57,12 +64,13 @@ class LossWatch:
         if error is not None:
             self._failed(error)
 
-    def optimizer_begins(self) -> None:
-        self._inside = 0
+    def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """``optimizer`` is about to step."""
+        self._inside, self._optimizer = 0, optimizer
 
     def optimizer_left(self) -> bool:
         """Whether ``backward`` was called while it stepped."""
-        called, self._inside = bool(self._inside), None
+        called, self._inside, self._optimizer = bool(self._inside), None, None
         return called
 
     def take(self) -> float | None:

@@ -102,7 +102,7 @@ class TorchDebugging:
                 # The program may have replaced weights that were known.
                 self._held.set_stale()
                 self.debugger.watching.plan()
-        self._loss.optimizer_begins()
+        self._loss.optimizer_begins(optimizer)
         if not has_closure:
             self._show_gradients(optimizer)
 

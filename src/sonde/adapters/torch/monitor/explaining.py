@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import time
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -28,17 +29,20 @@ from sonde.adapters.torch.replay.step_record import BackwardPass, OutsideOp, Ste
 from sonde.core import own_code
 from sonde.core.graph import Source
 from sonde.monitor.triggers import Trigger
-from sonde.replay.row_bisection import smallest_rows
+from sonde.replay.row_bisection import RowSet, smallest_rows
 
 _SONDE = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
 _MOST_ROWS = 100_000
 _MOST_EXECUTIONS = 40
+_MOST_SECONDS = 30.0
+"""The training waits while rows are searched for."""
 _CLEARING = ("zero_", "_foreach_zero_")
 
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """The program cleared the gradients of backward pass ``number`` before the optimizer's step."""
+    """The program cleared the gradients of backward pass ``number``, counted from 0, before the
+    optimizer's step."""
 
     number: int
     passes: int
@@ -49,7 +53,8 @@ class Cleared:
 class Explanation:
     """What executing a step again has shown.
 
-    ``rows`` of ``row_count``: the rows of the batch that suffice for the trigger.
+    ``rows`` of ``row_count``: the rows of the batch that suffice for the trigger. If the search for
+    them was ended, perhaps fewer do: ``ended_after`` so many executions; else it is None.
     ``is_compiler_only``: compiled code gives NaN or Inf, the same ops one by one do not.
     ``error_source``: the line of the program that raised. ``is_of_other_rank``: gradients that
     ranks have exchanged are not finite, those that this rank computed are.
@@ -62,6 +67,7 @@ class Explanation:
     is_compiler_only: bool = False
     error_source: Source | None = None
     is_of_other_rank: bool = False
+    ended_after: int | None = None
 
 
 def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigger]) -> Explanation:
@@ -70,11 +76,14 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
     replayed = run_again(record, recorder=recorder, select_rows=with_rows)
     rows: tuple[int, ...] = ()
     count = 0
+    found: RowSet | None = None
     if replayed.rows is not None:
         rows, count = replayed.rows.rows, replayed.rows.size
     elif triggers[0].kind in ("spike", "exception") and replayed.plain.was_run:
         with recorder.replaying():
-            rows, count = _sufficient_rows(record, triggers[0], replayed.plain)
+            found = _sufficient_rows(record, triggers[0], replayed.plain)
+    if found is not None:
+        rows, count = found.rows, batch_size(record) or 0
     with recorder.replaying():
         source = _error_source(record, replayed)
     return Explanation(
@@ -85,17 +94,17 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
         _is_compiler_only(replayed),
         source,
         _is_of_other_rank(replayed, triggers),
+        found.executions if found is not None and not found.is_minimal else None,
     )
 
 
-def _sufficient_rows(
-    record: StepRecord, trigger: Trigger, plain: Execution
-) -> tuple[tuple[int, ...], int]:
-    """The rows that alone exceed the threshold of a spike, or raise the same exception; none if
+def _sufficient_rows(record: StepRecord, trigger: Trigger, plain: Execution) -> RowSet | None:
+    """The rows that alone exceed the threshold of a spike, or raise the same exception; None if
     they are not found."""
     count, threshold = batch_size(record), trigger.threshold
     if count is None or not 1 < count <= _MOST_ROWS:
-        return (), 0
+        return None
+    end = time.monotonic() + _MOST_SECONDS
 
     def holds(rows: Sequence[int]) -> bool:
         done = execute(with_rows(record, rows))
@@ -104,8 +113,9 @@ def _sufficient_rows(
         size = _size_of(done, trigger.quantity)
         return done.error is None and threshold is not None and size > threshold
 
-    found = smallest_rows(count, holds, most=_MOST_EXECUTIONS)
-    return ((), 0) if found is None or len(found.rows) == count else (found.rows, count)
+    return smallest_rows(
+        count, holds, most=_MOST_EXECUTIONS, is_over=lambda: time.monotonic() >= end
+    )
 
 
 def _size_of(done: Execution, quantity: str) -> float:
@@ -128,7 +138,7 @@ def _cleared(record: StepRecord) -> Cleared | None:
             and 0 < done < len(passes)
             and _clears(event, passes[done - 1])
         ):
-            return Cleared(done, len(passes), _source(event))
+            return Cleared(done - 1, len(passes), _source(event))
     return None
 
 

@@ -107,11 +107,17 @@ class Guarding:
         self._has_other_ranks = has_other_ranks
         self._lines: RankLines | None = None
         self._judge = Judge(options.triggers)
+        self._closure_judge = Judge(finds_spikes=False)
         self._counts = TriggerCounts(options.keep)
         self._loss = LossWatch()
         self._columns = ParameterColumns()
         self._meter = Meter(self._know)
-        self._keeper = StepKeeper(self._failed, snapshot_every=options.snapshot_every)
+        self._keeper = StepKeeper(
+            self._failed,
+            closure_returned=self._closure_returned,
+            raised=self._step_raised,
+            snapshot_every=options.snapshot_every,
+        )
         self._hooks = StepHooks(
             self._optimizer_begins,
             self._optimizer_left,
@@ -125,6 +131,7 @@ class Guarding:
         self._signals: Signals | None = None
         self._restore_gradients: ExitStack | None = None
         self._step = 0
+        self._raised_step = -1
         self._backward_passes = 0
         self._pid = os.getpid()
         self._thread = threading.get_ident()
@@ -151,6 +158,7 @@ class Guarding:
         if self._is_idle or self._hooks.depth > 1:
             return
         triggers: list[Trigger] = []
+        self._signals = None  # An optimizer that raised has left its own.
         with self._shield:
             if not self._counts.steps:
                 self._numbers.find_trainer()
@@ -158,7 +166,7 @@ class Guarding:
             self._keeper.optimizer_begins(
                 self._step, optimizer, self._hooks.scaler, has_closure=closure is not None
             )
-            self._loss.optimizer_begins()
+            self._loss.optimizer_begins(optimizer)
             if closure is None:
                 triggers = self._judged(optimizer)
             self._meter.before_update(optimizer)
@@ -167,6 +175,25 @@ class Guarding:
         with self._shield:
             self._keeper.before_update(self._step, optimizer)
 
+    def _closure_returned(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer has called its closure and will change the weights. LBFGS calls it several
+        times in a step: the first call gives the signals, later ones are judged by NaN and Inf."""
+        if self._is_idle or self._hooks.depth != 1:
+            return
+        triggers: list[Trigger] = []
+        is_first = self._signals is None
+        with self._shield:
+            self._keeper.take(self._step, optimizer)
+            if is_first:
+                triggers = self._judged(optimizer)
+                self._meter.before_update(optimizer)
+            elif self._signals is not None and not self._signals.triggers:
+                signals = self._meter.measure(self._step, optimizer, None)
+                triggers = self._closure_judge.judge(signals, self._columns.names)
+                self._signals.triggers = len(triggers)
+        if triggers:
+            self._act(triggers, optimizer if is_first else None)
+
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_idle or self._hooks.depth:
             return
@@ -174,10 +201,14 @@ class Guarding:
             if self._restore_gradients is not None:
                 self._restore_gradients.close()
                 self._restore_gradients = None
-            called = self._loss.optimizer_left()
+            self._loss.optimizer_left()
             if self._signals is None:
-                # A closure computed the gradients while the optimizer stepped: they are known now.
-                self._judged(optimizer, is_late=called)
+                # The optimizer was given a closure and has not called it. Weights are those after
+                # the update.
+                late = [each for each in self._judged(optimizer) if each.quantity != "weight"]
+                if late and self._counts.wants(self._step, late):
+                    what = f"{step_text(self._step)}: {trigger_text(late[0])}"
+                    self._say(f"{what}; known after the update only, so the step is not kept")
             if self._signals is not None:
                 self._meter.after_update(optimizer, self._signals)
                 self._judge.updated(self._signals)
@@ -206,7 +237,6 @@ class Guarding:
             self._step += 1
             self._counts.steps += 1
             self._signals = None
-            self._backward_passes = 0
             self._loss.take()
             self._keeper.step_ended()
 
@@ -215,7 +245,15 @@ class Guarding:
         self._loss.keep_few()
 
     def _backward_failed(self, error: Exception) -> None:
-        """The exception is kept when it leaves the program's block, or is handled by it."""
+        """The recorder hands it to `_step_raised`."""
+
+    def _step_raised(self, error: Exception) -> None:
+        """An exception left a module or a backward pass: keep the step now. If the program handles
+        it, the gradients may be others afterwards."""
+        if not self._is_idle and not is_interruption(error):
+            with self._shield:
+                self._keep_exception(error)
+                self._raised_step = self._step
 
     def _elsewhere(self, name: str) -> None:
         if not self._is_off:
@@ -234,15 +272,19 @@ class Guarding:
             return
         with self._shield:
             self._keeper.take(self._step, None)
-            if not self._keeper.has_events:
-                return
-            text = shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
-            found = Trigger("exception", self._step, text=text)
-            if self._counts.wants(self._step, [found]):
-                signals = Signals(self._step, time=time.time(), has_loss=False)
-                signals.triggers = 1
-                self._file.write(signals)
-                self._keep([found], signals)
+            is_kept = self._raised_step == self._step and self._keeper.has_event_of(error)
+            if self._keeper.has_events and not is_kept:
+                self._keep_exception(error)
+
+    def _keep_exception(self, error: Exception) -> None:
+        self._keeper.take(self._step, None)
+        text = shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
+        found = Trigger("exception", self._step, text=text)
+        if self._counts.wants(self._step, [found]):
+            signals = Signals(self._step, time=time.time(), has_loss=False)
+            signals.triggers = 1
+            self._file.write(signals)
+            self._keep([found], signals)
 
     @property
     def _is_idle(self) -> bool:
@@ -255,12 +297,12 @@ class Guarding:
         optimizer: torch.optim.Optimizer,
         *,
         is_skipped: bool = False,
-        is_late: bool = False,
     ) -> list[Trigger]:
         """Measure and judge the step, and write its signals; returns its triggers."""
         signals = self._meter.measure(self._step, optimizer, self._loss.take())
         signals.is_skipped |= is_skipped
         signals.micro_batches = max(self._backward_passes, 1)
+        self._backward_passes = 0
         scale = self._keeper.loss_scale
         if scale is not None:
             signals.loss_scale = scale

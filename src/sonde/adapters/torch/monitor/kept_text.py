@@ -93,7 +93,7 @@ def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterato
     if replayed.micro_batch is not None and origin is not None:
         passes = origin.evidence.get("micro_batches")
         if isinstance(passes, int) and passes > 1:
-            yield f"in micro-batch {replayed.micro_batch + 1} of {passes}"
+            yield f"in micro-batch {replayed.micro_batch} of {passes}"
     cleared = explanation.cleared
     if cleared is not None:
         yield (
@@ -125,12 +125,18 @@ def _exactness(explanation: Explanation) -> Iterator[str]:
 
 def _rows_text(explanation: Explanation) -> str:
     rows, count = explanation.rows, explanation.row_count
+    ended = ""
+    if explanation.ended_after is not None:
+        ended = f" (the search ended after {count_text(explanation.ended_after, 'execution')})"
+    if rows and len(rows) == count and ended:
+        return f", from rows that are not known{ended}"
     if not rows or len(rows) == count:
         return ""
     shown = ", ".join(map(str, rows[:_SHOWN_ROWS]))
     more = f" and {len(rows) - _SHOWN_ROWS} more" if len(rows) > _SHOWN_ROWS else ""
     noun = "row" if len(rows) == 1 else "rows"
-    return f", from {noun} {shown}{more} of {count_text(count, 'row')} of the batch"
+    fewer = f", perhaps fewer{ended}" if ended else ""
+    return f", from {noun} {shown}{more} of {count_text(count, 'row')} of the batch{fewer}"
 
 
 def _at(source: Source | None) -> str:

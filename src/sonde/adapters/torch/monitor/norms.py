@@ -36,7 +36,8 @@ def norms(tensors: Sequence[torch.Tensor | None]) -> npt.NDArray[np.float64]:
         several = foreach_norm(members) if wide is None else foreach_norm(members, 2, dtype=wide)
         found[numbers] = torch.stack(list(several)).double().cpu().numpy()
         for number, member in zip(numbers, members, strict=True):
-            if not math.isfinite(found[number]) and dtype is not torch.float64:
+            # Squares may overflow; the norm is NaN only if a value is.
+            if math.isinf(found[number]) and dtype is not torch.float64:
                 found[number] = float(torch.linalg.vector_norm(member.double()))
     return found
 
@@ -44,11 +45,18 @@ def norms(tensors: Sequence[torch.Tensor | None]) -> npt.NDArray[np.float64]:
 def non_finite(tensors: Sequence[torch.Tensor | None]) -> int:
     """How many values of the tensors are NaN or infinite."""
     count = 0
+    elsewhere = []
     for tensor in tensors:
         plain = None if tensor is None else _plain(tensor)
-        if plain is not None:
-            count += int((~torch.isfinite(plain)).sum())
-    return count
+        if plain is None:
+            continue
+        if plain.device.type == "cpu" and plain.dtype in _OF_NUMPY:
+            # In one pass, where torch makes five: once weights are NaN every step counts them.
+            finite = np.isfinite(plain.numpy())
+            count += finite.size - int(np.count_nonzero(finite))
+        else:
+            elsewhere.append((~torch.isfinite(plain)).sum())
+    return count + sum(map(int, elsewhere))
 
 
 def whole_norm(parts: npt.NDArray[np.float64]) -> float:
@@ -58,6 +66,7 @@ def whole_norm(parts: npt.NDArray[np.float64]) -> float:
     return float(np.sqrt(np.sum(np.square(known)))) if len(known) else math.nan
 
 
+_OF_NUMPY = (torch.float32, torch.float64)
 _WIDE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 

@@ -49,10 +49,18 @@ class StepKeeper:
     """Records the running step. Used from the training thread only.
 
     ``failed`` gets exceptions of the recorder, which is then off; the monitor goes on.
+    ``closure_returned`` and ``raised`` are those of `StepRecorder`.
     """
 
-    def __init__(self, failed: Callable[[Exception], None], *, snapshot_every: int = 0) -> None:
-        self._recorder = StepRecorder(failed)
+    def __init__(
+        self,
+        failed: Callable[[Exception], None],
+        *,
+        closure_returned: Callable[[torch.optim.Optimizer], None],
+        raised: Callable[[Exception], None],
+        snapshot_every: int = 0,
+    ) -> None:
+        self._recorder = StepRecorder(failed, closure_returned=closure_returned, raised=raised)
         self._snapshots = Snapshots(snapshot_every) if snapshot_every else None
         self._bad_update: BadUpdate | None = None
         self._record: StepRecord | None = None
@@ -100,6 +108,15 @@ class StepKeeper:
         self._recorder.step_ended()
         if self._snapshots is not None:
             self._snapshots.step_ended()
+
+    def has_event_of(self, error: BaseException | None) -> bool:
+        """Whether a recorded event raised ``error``, or what ``error`` was raised from."""
+        events = () if self._record is None else self._record.events
+        while error is not None:
+            if any(each.error is error for each in events):
+                return True
+            error = error.__cause__ or error.__context__
+        return False
 
     @property
     def has_events(self) -> bool:

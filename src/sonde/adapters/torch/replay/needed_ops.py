@@ -34,23 +34,32 @@ def needed_events(events: list[Event]) -> list[Event]:
     return found
 
 
+def used_by_ops(events: list[Event]) -> set[int]:
+    """Ids of the kept tensors that ops outside of modules use, also as they were earlier."""
+    used = _Needed()
+    for event in events:
+        if isinstance(event, OutsideOp):
+            used.add(*event.inputs)
+    return used.tensors
+
+
 class _Needed:
     """Tensors that a later event uses, and the memory that they are in."""
 
     def __init__(self) -> None:
-        self._tensors: set[int] = set()
+        self.tensors: set[int] = set()
         self._memory: set[int | None] = set()
 
     def add(self, *tensors: KeptTensor | None) -> None:
         for tensor in tensors:
             while tensor is not None:
-                self._tensors.add(id(tensor))
+                self.tensors.add(id(tensor))
                 self._memory.add(tensor.memory)
                 tensor = tensor.earlier
         self._memory.discard(None)
 
     def has(self, tensor: KeptTensor) -> bool:
-        return id(tensor) in self._tensors
+        return id(tensor) in self.tensors
 
     def shares_memory(self, tensor: KeptTensor) -> bool:
         return tensor.memory in self._memory

@@ -39,6 +39,8 @@ _CHANGES_TENSOR = frozenset(
 )
 _VIEWS = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
 """The attributes of a tensor that are tensors over its memory."""
+_CONVERSIONS = frozenset(("to", "type", "float", "double", "half", "bfloat16", "contiguous", "cpu"))
+"""Functions that return their argument itself where there is nothing to convert."""
 _FLAGS = frozenset(("__set__", "requires_grad_", "__delete__"))
 _GRADIENT = vars(torch._C.TensorBase).get("grad")
 
@@ -171,14 +173,20 @@ class OutsideOps(TorchFunctionMode):
                 is_possible = False
             if not is_possible or not self._is_wanted(func, name, args, given):
                 return func(*args, **given)
-            op = self._begin(func, name, args, given)
+            # A conversion writes nothing, so it can be described when its result is known: clipping
+            # "converts" the norm of each parameter to the device that it is on.
+            is_conversion = name in _CONVERSIONS
+            op = None if is_conversion else self._begin(func, name, args, given)
             try:
                 result = func(*args, **given)
             except Exception as error:
+                op = op or self._begin(func, name, args, given)
                 if op is not None:
                     op.error = error
                     self._record(op)
                 raise
+            if is_conversion and result is not args[0]:
+                op = self._begin(func, name, args, given)
             if op is not None:
                 self._complete(op, result)
             return result
@@ -204,9 +212,8 @@ class OutsideOps(TorchFunctionMode):
             if name != "__set__" or getattr(func, "__self__", None) is not _GRADIENT:
                 return False  # Flags of weights are kept with each call of their module.
             return self._has_gradients()
-        if changes_argument(name):
-            for gradient in self._gradients():
-                self._known.add(gradient)
+        for gradient in self._gradients():
+            self._known.add(gradient)
         return any(self._is_known(each) for each in (*args, *kwargs.values()))
 
     def _is_known(self, value: Any) -> bool:

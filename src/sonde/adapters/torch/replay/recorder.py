@@ -62,6 +62,8 @@ class StepRecorder:
     the step can be executed again, and `step_ended` after it. Where an optimizer is given a closure
     (``has_closure``; LBFGS, Lightning), the gradients exist when the closure has returned, and the
     weights are changed right after: ``closure_returned`` is called then, and may `take` the step.
+    ``raised`` is called with an exception that leaves a recorded module or a backward pass, before
+    the program can handle it, and may `take` the step, too.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class StepRecorder:
         *,
         rank: int = 0,
         closure_returned: Callable[[torch.optim.Optimizer], None] = lambda optimizer: None,
+        raised: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         self._report = report
+        self._raised = raised
         self._at_closure = closure_returned
         self._rank = rank
         self._thread = threading.get_ident()
@@ -81,6 +85,7 @@ class StepRecorder:
         self._is_on = False
         self._is_replaying = False
         self._is_stepping = False
+        self._optimizer: torch.optim.Optimizer | None = None
         self._watches_always = False
         self._backward: BackwardPass | None = None
         self._passes = 0
@@ -126,6 +131,7 @@ class StepRecorder:
             self._hook.show()
             if self._backward is not None or self._hook.module is not None:
                 self._events.add_reason(Reason("optimizer_inside", type(optimizer).__name__))
+            self._optimizer = optimizer
             if not has_closure:
                 self._is_stepping = True
                 self._pause()
@@ -160,7 +166,7 @@ class StepRecorder:
 
     def step_ended(self) -> None:
         """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
-        self._is_stepping = False
+        self._is_stepping, self._optimizer = False, None
         if not self._is_on:
             return
         with self._guard:
@@ -211,6 +217,7 @@ class StepRecorder:
 
     def _module_begins(self, module: nn.Module, args: Any, frame: FrameType) -> bool:
         """Whether ``module`` is an outermost one to record."""
+        self._notice_failed_optimizer(frame)
         if self._is_recording() and is_transparent(module):
             if torch.distributed.get_world_size() > 1:
                 self._events.add_reason(Reason("reduced_gradients"))
@@ -230,12 +237,17 @@ class StepRecorder:
         return False
 
     def _module_ended(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
+        is_kept = False
         with self._guard, private.unobserved():
             call = self._calls.end(module, result, error, self._gradient_arrived)
             if call is not None:
                 self._add_event(call)
             if call is not None or self._was_active:
                 self._resume()
+            is_kept = call is not None and isinstance(error, Exception)
+        if is_kept and isinstance(error, Exception) and self._is_on:
+            with private.without_torch_functions():
+                self._raised(error)
 
     def _gradient_arrived(self, call: ModuleCall, number: int, gradient: torch.Tensor) -> None:
         output = call.outputs[number]
@@ -252,6 +264,7 @@ class StepRecorder:
     # ----------------------------------------------------------------- backward passes
 
     def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
+        self._notice_failed_optimizer(sys._getframe(1))
         if not self._is_recording():
             return
         with self._guard, private.unobserved():
@@ -279,6 +292,8 @@ class StepRecorder:
             self._passes += 1
             self._has_new_gradients = True
             self._resume()
+        if error is not None and self._is_on:
+            self._raised(error)
 
     def _new_gradients(self) -> Iterable[KeptTensor]:
         """The gradients of parameters after the last backward pass, if they are not known yet."""
@@ -309,6 +324,14 @@ class StepRecorder:
                 if self._outside in private.function_modes():
                     self._pause()
                     self._events.add_reason(Reason("compiled_function"))
+
+    def _notice_failed_optimizer(self, frame: FrameType) -> None:
+        """Record again if the optimizer that was stepping has raised."""
+        if self._is_stepping and self._is_on and threading.get_ident() == self._thread:
+            with self._guard:
+                if not any(each is self._optimizer for each in running(frame)):
+                    self._is_stepping, self._optimizer = False, None
+                    self.forget()
 
     def _drop_interrupted_call(self, frame: FrameType) -> None:
         """Forget a module that was left by an exception that no hook is called for."""

@@ -82,8 +82,8 @@ def in_double(record: StepRecord) -> StepRecord:
 def without_spoiled_clipping(record: StepRecord) -> StepRecord:
     """The record without ops that multiply gradients by a constant that is not finite.
 
-    The norm by which a program clips gradients is a constant of the record. That of a step with NaN
-    is NaN, and would spoil the gradients of a step that is in order.
+    A norm that the program computed in a way that is not recorded is a constant. That of a step
+    with NaN is NaN, and would spoil the gradients of a step that is in order.
     """
     made = _made_in(record)
 
@@ -126,6 +126,8 @@ def _made_in(record: StepRecord) -> set[int]:
         elif isinstance(event, OutsideOp):
             made |= {id(kept) for kept in event.outputs}
             made |= {id(after) for _, after in event.written}
+        else:
+            made |= {id(kept) for _, kept in event.parameter_gradients}
     return made
 
 

@@ -14,7 +14,7 @@ from msgspec import structs, to_builtins
 
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_state import Frozen
-from sonde.adapters.torch.replay.needed_ops import needed_events
+from sonde.adapters.torch.replay.needed_ops import needed_events, used_by_ops
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -78,6 +78,7 @@ class RecordWriter:
     _stored: list[StoredModule] = field(default_factory=list)
     _parameters: dict[int, int] = field(default_factory=dict)
     _computed: set[int] = field(default_factory=set)
+    _used: set[int] = field(default_factory=set)
     _memories: dict[int, int] = field(default_factory=dict)
     modules: ObjectWriter = field(init=False)
     objects: ObjectWriter = field(init=False)
@@ -98,6 +99,7 @@ class RecordWriter:
         record = self.record
         needed = needed_events(record.events)
         self._computed = _computed(needed)
+        self._used = used_by_ops(needed)
         for call in record.calls:  # first: parameters are named before they occur elsewhere
             self._module(call)
         events = [self._event(event) for event in needed]
@@ -269,7 +271,7 @@ class RecordWriter:
                     gradient=self._describe(kept, f"{prefix}.gradient", "gradients"),
                 )
                 for parameter, kept in backward.parameter_gradients
-                if is_storable(parameter)
+                if is_storable(parameter) and id(kept) in self._used
             ],
             autocast=stored_autocast(backward.autocast),
             keeps_graph=backward.keeps_graph,
