@@ -50,7 +50,8 @@ class UpdateSample:
 
 @dataclass(slots=True)
 class ParameterEvidence:
-    """One parameter that an optimizer holds or that the loss reaches."""
+    """One parameter that an optimizer holds or that the loss reaches; ``position`` is its place in
+    the optimizer, which is usually that in the network."""
 
     name: str
     module: str
@@ -58,6 +59,7 @@ class ParameterEvidence:
     dtype: str
     requires_grad: bool = True
     optimizer: str | None = None
+    position: int = 0
     is_in_module: bool = True
     reached: int = 0
     module_calls: int = 0

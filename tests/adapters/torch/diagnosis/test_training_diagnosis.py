@@ -1,4 +1,4 @@
-"""Trainings with bugs are diagnosed by their cause; healthy ones raise no alarm."""
+"""Healthy trainings raise no alarm, and diagnosis changes nothing in a training."""
 
 from __future__ import annotations
 
@@ -7,25 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.adapters.torch.diagnosis.scripts import BUGS, HEAD, HEALTHY, run
+from tests.adapters.torch.diagnosis.scripts import HEAD, HEALTHY, run
 from torch import nn
 
 # Torch itself warns of some of these bugs.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
-
-@pytest.mark.parametrize("name", BUGS)
-def test_a_bug_is_named(name: str, tmp_path: Path) -> None:
-    kind, code = BUGS[name]
-    findings, _ = run(code, tmp_path)
-    certain = [each for each in findings if each.status != "hypothesis"]
-    assert kind in [each.rule for each in certain], findings
-    assert certain[0].rule == kind, findings
-    found = certain[0]
-    assert found.message
-    assert found.advice
-    assert found.places
-    assert found.step is not None
 
 
 @pytest.mark.parametrize("name", HEALTHY)

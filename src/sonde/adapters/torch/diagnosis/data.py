@@ -198,6 +198,8 @@ class DataCalls:
         target, given = call.target, call.input
         if call.name not in CLASSIFYING or target.is_floating_point() or given.dim() != 2:
             return
+        if call.options.get("weight") is not None:
+            return
         classes = given.shape[1]
         if self.recorder.step >= 200 or classes > MOST_CLASSES or target.numel() > 65536:
             return
@@ -206,7 +208,7 @@ class DataCalls:
             self.targets[number] = self.targets.get(number, 0) + count
         predicted = given.argmax(1)
         commonest = max(self.targets, key=lambda each: self.targets[each])
-        if call.options.get("weight") is None and bool(predicted.eq(commonest).all()):
+        if bool(predicted.eq(commonest).all()):
             self.recorder.event("prediction-constant", call.source, call.name)
 
     def _hashes(self, tensor: torch.Tensor) -> list[int]:

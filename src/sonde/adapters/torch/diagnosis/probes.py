@@ -27,6 +27,7 @@ from sonde.adapters.torch.diagnosis.recorder import Recorder, shielded
 
 AT_STEP = 10
 MOST_SAMPLES = 512
+FEWEST_SAMPLES = 64
 MOST_FEATURES = 4096
 _PLAIN = (bool, int, float, str, type(None), tuple)
 
@@ -117,10 +118,15 @@ class Probes:
 
     def _note_neighbours(self) -> None:
         rows, labels = torch.cat(self._rows)[:MOST_SAMPLES], torch.cat(self._labels)[:MOST_SAMPLES]
+        known = {row.tobytes(): number for number, row in enumerate(rows.numpy())}
+        kept = torch.tensor(sorted(known.values()))  # A sample and its repetitions count once.
+        rows, labels = rows[kept], labels[kept]
+        if len(rows) < FEWEST_SAMPLES:
+            return
         spread = rows.std(0)
         rows = (rows - rows.mean(0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
         distances = torch.cdist(rows, rows)
-        distances[distances <= 1e-6] = float("inf")  # A sample and its repetitions.
+        distances.fill_diagonal_(float("inf"))
         nearest = distances.topk(5, largest=False).indices
         agreement = float(labels[nearest].eq(labels[:, None]).float().mean())
         shares = torch.bincount(labels.clamp(min=0)).float() / len(labels)
