@@ -77,11 +77,13 @@ class OptimizerEvidence:
     """One optimizer: what it holds, how it was called.
 
     ``uncleared`` counts steps whose gradients held those of the step before; ``cleared_before``
-    steps whose gradients were all cleared after backward; ``state_keys`` the names of its state.
+    steps whose gradients were all cleared after backward; ``state_keys`` the names of its state;
+    ``variable`` the variable that held it where its first step was called.
     """
 
     name: str
     kind: str
+    variable: str = ""
     created: Source | None = None
     stepped: Source | None = None
     backward: Source | None = None
@@ -104,6 +106,7 @@ class SchedulerEvidence:
 
     kind: str
     optimizer: str
+    variable: str = ""
     options: dict[str, Number] = field(default_factory=dict)
     stepped: Source | None = None
     calls: int = 0

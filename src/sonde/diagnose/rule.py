@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -38,10 +39,11 @@ def finding(
     advice: str,
     detail: str = "",
 ) -> Finding:
-    """A finding of a rule. ``where`` are source lines and names, the most exact first; None and
-    repetitions are left out."""
+    """A finding of a rule. ``where`` are source lines and observed names, the most exact first; the
+    functions of the lines follow. None and repetitions are left out."""
     listed = list(where)
     texts = [place(each) if isinstance(each, Source) else each for each in listed]
+    texts += [each.function for each in listed if isinstance(each, Source)]
     source = next((each for each in listed if isinstance(each, Source)), None)
     return Finding(
         kind,
@@ -53,8 +55,13 @@ def finding(
         advice=advice,
         detail=detail,
         step=step,
-        places=tuple(dict.fromkeys(text for text in texts if text)),
+        places=tuple(dict.fromkeys(text for text in texts if text and text[0] != "<")),
     )
+
+
+def op_of(node: str) -> str:
+    """The op of a node of the graph: ``log_softmax`` for ``LogSoftmax``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node).lower()
 
 
 def at(source: Source | None) -> str:

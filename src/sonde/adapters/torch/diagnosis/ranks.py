@@ -83,12 +83,17 @@ class RankEvidence:
             result = original(tensor, *args, **kwargs)
             op = args[0] if args else kwargs.get("op", dist.ReduceOp.SUM)
             if is_fresh and op == dist.ReduceOp.SUM:
+                self._note_sum()
                 self._reduced[id(tensor)] = tensor._version
                 if len(self._reduced) > 4096:
                     self._reduced.clear()
             return result
 
         return all_reduce
+
+    @shielded
+    def _note_sum(self) -> None:
+        self.recorder.event("all_reduce", caller())
 
     @shielded
     def root_called(self, call: RootCall, trained: bool) -> None:

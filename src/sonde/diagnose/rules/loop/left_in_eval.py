@@ -32,8 +32,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             where=[
                 source,
                 event.source,
-                "eval",
-                "train",
                 *sensitive[:4],
                 *str(numbers["kinds"]).split(),
             ],

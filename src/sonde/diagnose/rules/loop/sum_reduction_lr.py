@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{summed.subject}{at(summed.source)} sums over {samples} samples, so that steps of "
             f"{optimizer.name} (rate {rate:g}) are {samples} times as long as with a mean",
             step=large[0][0],
-            where=[summed.source, optimizer.created, "reduction", "lr", summed.subject],
+            where=[summed.source, optimizer.created, summed.subject, optimizer.variable],
             evidence={"samples": samples, "rate": rate, "largest_relative_update": worst},
             advice=f"use reduction='mean'{at(summed.source)}, or divide the rate by {samples}",
         )

@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"train() of {event.subject}{at(event.source)} freezes {event.numbers['parameters']} "
             f"parameters such as {trained[0]}, but it was not called: they are trained",
             step=0,
-            where=[event.source, *trained, trained[0].rpartition(".")[0], "train"],
+            where=[event.source, *trained, trained[0].rpartition(".")[0]],
             evidence={"frozen_by_train": event.numbers["parameters"], "trained": len(trained)},
             advice="freeze in __init__, too, or call model.train() before the training loop: a "
             f"freeze inside train() takes effect only when the program calls it{at(event.source)}",

@@ -30,13 +30,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     is_whole = event.numbers["tensors"] == event.numbers["of"]
     is_mean = all(_is_mean(graph, 0) for graph in evidence.graphs)
     depends = optimizer is not None and not optimizer.kind.startswith(SCALE_FREE)
+    called = evidence.first("all_reduce")
     yield finding(
         "gradients-summed-not-averaged",
         "supported" if is_whole and is_mean and depends else "hypothesis",
         f"{event.numbers['tensors']} gradients are summed over {ranks} ranks by all_reduce and "
         f"used{at(event.source)} without a division by the number of ranks",
         step=event.step,
-        where=[event.source, "all_reduce", event.subject],
+        where=[None if called is None else called.source, event.source, event.subject],
         evidence=dict(event.numbers),
         advice="divide by dist.get_world_size() after all_reduce, or use ReduceOp.AVG",
     )
