@@ -50,6 +50,22 @@ def test_an_ignored_kind_is_not_reported() -> None:
     assert diagnose(uncleared(20, 19), ["missing-zero-grad"]) == []
 
 
+@pytest.mark.parametrize(
+    ("comment", "count"),
+    [
+        ("# sonde: ignore[missing-zero-grad]", 0),
+        ("# sonde: ignore[lr-too-high, missing-zero-grad]", 0),
+        ("# sonde: ignore[lr-too-high]", 1),
+        ("# sonde ignores missing-zero-grad", 1),
+    ],
+)
+def test_a_comment_on_the_line_silences_its_kind(comment: str, count: int) -> None:
+    evidence = uncleared(20, 19)
+    code = f"loss.backward()  {comment}"
+    evidence.optimizers[0].backward = Source("/home/me/train.py", 7, "main", code)
+    assert len(diagnose(evidence)) == count
+
+
 def test_a_symptom_is_folded_under_its_cause() -> None:
     evidence = uncleared(20, 19)
     evidence.losses[12] = float("nan")

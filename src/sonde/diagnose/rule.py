@@ -11,6 +11,8 @@ from sonde.core.finding import EvidenceStatus, Finding
 from sonde.core.graph import Source
 from sonde.diagnose.evidence import Evidence
 
+_IGNORE = re.compile(r"#\s*sonde:\s*ignore\[([^\]]*)\]")
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -26,6 +28,15 @@ class Rule:
 def place(source: Source | None) -> str | None:
     """``train.py:8``; None without a source line."""
     return None if source is None else f"{os.path.basename(source.file)}:{source.line}"
+
+
+def silences(source: Source, kind: str) -> bool:
+    """Whether the line has a comment ``# sonde: ignore[kind]``; several kinds have commas between
+    them."""
+    return any(
+        kind in (name.strip() for name in listed.split(","))
+        for listed in _IGNORE.findall(source.code)
+    )
 
 
 def finding(
@@ -55,6 +66,7 @@ def finding(
         advice=advice,
         detail=detail,
         step=step,
+        is_silenced=any(isinstance(each, Source) and silences(each, kind) for each in listed),
         places=tuple(dict.fromkeys(text for text in texts if text and text[0] != "<")),
     )
 

@@ -48,6 +48,19 @@ def test_training_is_bit_identical_with_probes(tmp_path: Path) -> None:
     assert all(torch.equal(left, right) for left, right in states)
 
 
+def test_a_comment_in_the_program_silences_a_finding(tmp_path: Path) -> None:
+    code = """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Linear(16, 2))
+        model.eval()
+        fit(model, torch.optim.Adam(model.parameters()))
+        """
+    assert [each.rule for each in run(code, tmp_path)[0]] == ["left-in-eval"]
+    meant = code.replace("model.eval()", "model.eval()  # sonde: ignore[left-in-eval]")
+    other = tmp_path / "meant"
+    other.mkdir()
+    assert run(meant, other)[0] == []
+
+
 def test_nothing_stays_patched(tmp_path: Path) -> None:
     before = nn.Module.__call__, torch.autograd.backward, nn.functional.cross_entropy
     run(HEALTHY["frozen on purpose"], tmp_path)

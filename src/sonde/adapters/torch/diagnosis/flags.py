@@ -178,5 +178,6 @@ class ModuleFlags:
                 eval_step=counts.eval_step,
                 eval_file="" if counts.eval_source is None else counts.eval_source.file,
                 eval_line=0 if counts.eval_source is None else counts.eval_source.line,
+                eval_code="" if counts.eval_source is None else counts.eval_source.code,
                 trains=counts.is_optimized,
             )
