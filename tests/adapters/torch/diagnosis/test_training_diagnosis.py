@@ -27,6 +27,10 @@ def test_training_is_bit_identical_with_probes(tmp_path: Path) -> None:
                 super().__init__()
                 self.a, self.norm, self.b = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 2)
                 self.drop, self.calls, self.seen = nn.Dropout(0.3), 0, []
+            def train(self, mode=True):
+                torch.rand(1)
+                self.a.requires_grad_(False)
+                return super().train(mode)
             def forward(self, x):
                 self.calls += 1
                 self.seen.append(self.calls)

@@ -89,7 +89,13 @@ class ModuleFlags:
 
     def _note_freezing(self, path: str, module: nn.Module) -> None:
         code = own_train(module)
-        names = frozen_by_train(module) if code is not None else []
+        names: list[str] = []
+        if code is not None:
+            self.recorder.is_probing = True
+            try:
+                names = frozen_by_train(module)
+            finally:
+                self.recorder.is_probing = False
         if code is not None and names:
             self.recorder.event(
                 "freeze-in-train",

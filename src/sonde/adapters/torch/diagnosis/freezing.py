@@ -7,14 +7,13 @@ method, are a hint only.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import io
 import re
 from types import CodeType
 
 from torch import nn
 
+from sonde.adapters.torch.diagnosis.probes import put_back
 from sonde.core.own_code import is_own
 
 MOST_ELEMENTS = 1 << 24
@@ -32,10 +31,11 @@ def frozen_by_train(module: nn.Module) -> list[str]:
     if the module is large or cannot be copied."""
     if sum(each.numel() for each in module.parameters()) > MOST_ELEMENTS:
         return []
+    is_training = module.training
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with put_back(module):
             twin = copy.deepcopy(module)
-            twin.train(module.training)
+            twin.train(is_training)
     except Exception:  # The program's own code, on a copy that it does not expect.
         return []
     now = {name: each.requires_grad for name, each in module.named_parameters()}
