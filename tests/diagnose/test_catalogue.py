@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import pytest
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
+from sonde.diagnose import rules as rule_package
 from sonde.diagnose.catalogue import MOST_FINDINGS, diagnose, fold, rules
 from sonde.diagnose.document import as_document, as_lines
 from sonde.diagnose.evidence import Event, Evidence, OptimizerEvidence
 
 PAGES = Path(__file__).parents[2] / "docs" / "rules"
+RULE_FILES = Path(rule_package.__file__).parent
 LINE = Source("/home/me/train.py", 7, "main", "loss.backward()")
 
 
@@ -47,6 +50,22 @@ def test_an_ignored_kind_is_not_reported() -> None:
     assert diagnose(uncleared(20, 19), ["missing-zero-grad"]) == []
 
 
+@pytest.mark.parametrize(
+    ("comment", "count"),
+    [
+        ("# sonde: ignore[missing-zero-grad]", 0),
+        ("# sonde: ignore[lr-too-high, missing-zero-grad]", 0),
+        ("# sonde: ignore[lr-too-high]", 1),
+        ("# sonde ignores missing-zero-grad", 1),
+    ],
+)
+def test_a_comment_on_the_line_silences_its_kind(comment: str, count: int) -> None:
+    evidence = uncleared(20, 19)
+    code = f"loss.backward()  {comment}"
+    evidence.optimizers[0].backward = Source("/home/me/train.py", 7, "main", code)
+    assert len(diagnose(evidence)) == count
+
+
 def test_a_symptom_is_folded_under_its_cause() -> None:
     evidence = uncleared(20, 19)
     evidence.losses[12] = float("nan")
@@ -70,7 +89,19 @@ def test_at_most_five_findings() -> None:
     names = ("half-overflow-dropout", "dropout-in-eval", "tie-broken", "cancellation")
     names += ("sampler-epoch-kept", "state-of-itself", "init-after-step")
     numbers = dict.fromkeys(
-        ("p", "largest", "scaled", "limit", "tied", "ratio", "epsilon", "epoch", "tensors"), 1.0
+        (
+            "p",
+            "largest",
+            "scaled",
+            "limit",
+            "tied",
+            "ratio",
+            "epsilon",
+            "epoch",
+            "tensors",
+            "function",
+        ),
+        1.0,
     )
     events = [Event(name, 0, None, "a", dict(numbers), count=9) for name in names]
     assert len(diagnose(Evidence(steps=30, losses=[1.0] * 30, events=events))) == MOST_FINDINGS
@@ -97,3 +128,17 @@ def test_every_rule_says_when_it_is_silent_and_has_a_page(kind: str) -> None:
     assert set(rule.explains) <= set(rules())
     page = (PAGES / f"{kind}.md").read_text()
     assert rule.silent in page
+
+
+@pytest.mark.parametrize("file", sorted(RULE_FILES.rglob("*.py")), ids=lambda file: file.stem)
+def test_a_place_is_observed_and_no_fixed_word(file: Path) -> None:
+    """The elements of ``where`` come from the evidence: none is a text of the rule itself."""
+    calls = [each for each in ast.walk(ast.parse(file.read_text())) if isinstance(each, ast.Call)]
+    listed = [each.value for call in calls for each in call.keywords if each.arg == "where"]
+    for place in (one for each in listed if isinstance(each, ast.List) for one in each.elts):
+        ends = [place.body, place.orelse] if isinstance(place, ast.IfExp) else [place]
+        assert not [each.value for each in ends if _is_text(each)]
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

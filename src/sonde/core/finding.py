@@ -23,6 +23,7 @@ class Finding:
     ``parameter``; the ``rank``; the line of the user's code (``source``). ``evidence`` has the
     measured facts by name. A diagnosis also has a more precise kind (``detail``), the ``step`` from
     which on it holds, and ``places``: texts such as ``train.py:8``, a module, a parameter.
+    ``is_silenced``: a comment on one of its lines says that the program means it so.
     """
 
     rule: str
@@ -39,3 +40,4 @@ class Finding:
     detail: str = field(default="", kw_only=True)
     step: int | None = field(default=None, kw_only=True)
     places: tuple[str, ...] = field(default=(), kw_only=True)
+    is_silenced: bool = field(default=False, kw_only=True)

@@ -27,13 +27,14 @@ def rules() -> dict[str, Rule]:
 
 
 def diagnose(evidence: Evidence, ignored: Collection[str] = ()) -> list[Finding]:
-    """Judge ``evidence`` by all rules except ``ignored``, and fold symptoms under their causes."""
+    """Judge ``evidence`` by all rules except ``ignored``, leave out what a comment silences, and
+    fold symptoms under their causes."""
     found = [
         each
         for rule in rules().values()
         if rule.kind not in ignored
         for each in rule.judge(evidence)
-        if each.rule not in ignored
+        if each.rule not in ignored and not each.is_silenced
     ]
     return fold(found)[:MOST_FINDINGS]
 

@@ -50,7 +50,8 @@ class UpdateSample:
 
 @dataclass(slots=True)
 class ParameterEvidence:
-    """One parameter that an optimizer holds or that the loss reaches."""
+    """One parameter that an optimizer holds or that the loss reaches; ``position`` is its place in
+    the optimizer, which is usually that in the network."""
 
     name: str
     module: str
@@ -58,6 +59,7 @@ class ParameterEvidence:
     dtype: str
     requires_grad: bool = True
     optimizer: str | None = None
+    position: int = 0
     is_in_module: bool = True
     reached: int = 0
     module_calls: int = 0
@@ -75,11 +77,13 @@ class OptimizerEvidence:
     """One optimizer: what it holds, how it was called.
 
     ``uncleared`` counts steps whose gradients held those of the step before; ``cleared_before``
-    steps whose gradients were all cleared after backward; ``state_keys`` the names of its state.
+    steps whose gradients were all cleared after backward; ``state_keys`` the names of its state;
+    ``variable`` the variable that held it where its first step was called.
     """
 
     name: str
     kind: str
+    variable: str = ""
     created: Source | None = None
     stepped: Source | None = None
     backward: Source | None = None
@@ -102,6 +106,7 @@ class SchedulerEvidence:
 
     kind: str
     optimizer: str
+    variable: str = ""
     options: dict[str, Number] = field(default_factory=dict)
     stepped: Source | None = None
     calls: int = 0

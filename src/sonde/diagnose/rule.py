@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sonde.core.finding import EvidenceStatus, Finding
 from sonde.core.graph import Source
 from sonde.diagnose.evidence import Evidence
+
+_IGNORE = re.compile(r"#\s*sonde:\s*ignore\[([^\]]*)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,15 @@ def place(source: Source | None) -> str | None:
     return None if source is None else f"{os.path.basename(source.file)}:{source.line}"
 
 
+def silences(source: Source, kind: str) -> bool:
+    """Whether the line has a comment ``# sonde: ignore[kind]``; several kinds have commas between
+    them."""
+    return any(
+        kind in (name.strip() for name in listed.split(","))
+        for listed in _IGNORE.findall(source.code)
+    )
+
+
 def finding(
     kind: str,
     status: EvidenceStatus,
@@ -38,10 +50,11 @@ def finding(
     advice: str,
     detail: str = "",
 ) -> Finding:
-    """A finding of a rule. ``where`` are source lines and names, the most exact first; None and
-    repetitions are left out."""
+    """A finding of a rule. ``where`` are source lines and observed names, the most exact first; the
+    functions of the lines follow. None and repetitions are left out."""
     listed = list(where)
     texts = [place(each) if isinstance(each, Source) else each for each in listed]
+    texts += [each.function for each in listed if isinstance(each, Source)]
     source = next((each for each in listed if isinstance(each, Source)), None)
     return Finding(
         kind,
@@ -53,8 +66,14 @@ def finding(
         advice=advice,
         detail=detail,
         step=step,
-        places=tuple(dict.fromkeys(text for text in texts if text)),
+        is_silenced=any(isinstance(each, Source) and silences(each, kind) for each in listed),
+        places=tuple(dict.fromkeys(text for text in texts if text and text[0] != "<")),
     )
+
+
+def op_of(node: str) -> str:
+    """The op of a node of the graph: ``log_softmax`` for ``LogSoftmax``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node).lower()
 
 
 def at(source: Source | None) -> str:

@@ -24,6 +24,9 @@ def batches(n=40, size=32):
     g = torch.Generator().manual_seed(1)
     for _ in range(n):
         yield torch.randint(0, 256, (size,), generator=g)
+def fit(model, opt, n=40):
+    for i in batches(n):
+        opt.zero_grad(); F.cross_entropy(model(x[i]), y[i]).backward(); opt.step()
 """
 
 
@@ -42,6 +45,16 @@ def run(code: str, folder: Path) -> tuple[list[Finding], dict[str, object]]:
 
 
 BUGS: dict[str, tuple[str, str]] = {
+    "eval before a loop in a function": (
+        "left-in-eval",
+        """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Linear(16, 2))
+        model.eval()
+        def train():
+            fit(model, torch.optim.Adam(model.parameters()))
+        train()
+        """,
+    ),
     "eval after each epoch": (
         "left-in-eval",
         """
@@ -433,3 +446,91 @@ HEALTHY: dict[str, str] = {
             F.cross_entropy(model(ids[i]).flatten(0, 1), ids[i].flatten()).backward(); opt.step()
         """,
 }
+
+FIXES: dict[str, tuple[str, str]] = {
+    "eval before a loop in a function": ("model.eval()", "model.train()"),
+    "eval after each epoch": ("model.eval()", "model.eval(); model.train()"),
+    "cleared after backward": (
+        "model.zero_grad()\n            opt.step()",
+        "opt.step(); model.zero_grad()",
+    ),
+    "never cleared, in a trainer": ("self.opt.step()", "self.opt.step(); self.opt.zero_grad()"),
+    "head replaced after the optimizer": (
+        "model[2] = nn.Linear(16, 2)",
+        "model[2] = nn.Linear(16, 2); opt = torch.optim.SGD(model.parameters(), lr=0.1)",
+    ),
+    "layers in a plain list": (
+        "[nn.Linear(8, 8) for _ in range(2)]",
+        "nn.ModuleList(nn.Linear(8, 8) for _ in range(2))",
+    ),
+    "layer never called": ("self.a(x)", "self.extra(self.a(x))"),
+    "sigmoid before the logits loss": (", nn.Sigmoid()", ""),
+    "relu on logits": ("nn.ReLU())", "nn.Linear(4, 4))"),
+    "pairs compared": ("value[i, 0]", "value[i]"),
+    "equal rows": ("nn.init.constant_(p, 0.1)", "nn.init.normal_(p, 0.0, 0.1)"),
+    "rate of 1e-9": ("lr=1e-9", "lr=1e-3"),
+    "functional dropout": ("0.3))", "0.3, self.training))"),
+    "best state not copied": ("model.state_dict()", "copy.deepcopy(model.state_dict())"),
+    "losses kept": ("total + loss", "total + loss.item()"),
+    "tie replaced": (
+        "nn.Parameter(torch.randn(12, 8))",
+        "nn.Parameter(torch.randn(12, 8)); model.out.weight = model.emb.weight",
+    ),
+    "initialised in every epoch": (
+        "nn.init.xavier_uniform_(model[0].weight)",
+        "epoch or nn.init.xavier_uniform_(model[0].weight)",
+    ),
+    "clipped while scaled": (
+        "nn.utils.clip_grad_norm_",
+        "scaler.unscale_(opt); nn.utils.clip_grad_norm_",
+    ),
+    "all targets ignored": ("torch.full_like(y[i], -100) if n == 9 else y[i]", "y[i]"),
+    "logarithm behind where": ("d.abs().log()", "torch.where(d != 0, d, 1.0).abs().log()"),
+    "one sample": ("x[i].std(0)", "x[i].std(0, correction=0)"),
+    "heads split by view": (
+        "each.reshape(b, 2, t, d // 2)",
+        "each.reshape(b, t, 2, d // 2).transpose(1, 2)",
+    ),
+    "padding counted": ("ids[i, 1:].flatten())", "ids[i, 1:].flatten(), ignore_index=0)"),
+}
+"""What to replace in a training with a bug, by what, to make it healthy."""
+
+HEALTHY_FREEZING = [
+    """
+        class Named(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.frozen_lake, self.freeze_after = True, 1000
+                self.body = net()
+            def forward(self, x):
+                return self.body(x)
+        model = Named(); fit(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        """,
+    """
+        class Staged(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.frozen_stages, self.stem, self.head = 1, nn.Linear(8, 16), nn.Linear(16, 2)
+            def train(self, mode=True):
+                super().train(mode)
+                self.stem.requires_grad_(False)
+                return self
+            def forward(self, x):
+                return self.head(torch.relu(self.stem(x)))
+        model = Staged().train(); fit(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        """,
+]
+_CRITIC = """
+        def critic_of(norm):
+            return nn.Sequential(nn.Linear(8, 64), norm(nn.Linear(64, 64)), nn.Linear(64, 1))
+        critic = critic_of(NORM); policy = nn.Linear(8, 8); MORE
+        opt = torch.optim.SGD(policy.parameters(), lr=1e-2); critic.eval()
+        for i in batches(10):
+            opt.zero_grad(); critic(policy(x[i])).mean().backward(); opt.step()
+        """
+HEALTHY_NORMS = [
+    _CRITIC.replace("NORM", "nn.utils.parametrizations.spectral_norm").replace("MORE", ""),
+    _CRITIC.replace("NORM", "nn.utils.spectral_norm").replace(
+        "MORE", "critic.requires_grad_(False); critic(x); critic = copy.deepcopy(critic)"
+    ),
+]

@@ -14,7 +14,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, variables_holding
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnose.evidence import Number, OptimizerEvidence
@@ -147,6 +147,9 @@ class TrainingCalls:
             state.seen.backward = source
             if not state.is_cleared and not _has_gradient(optimizer):
                 state.is_cleared = True
+        if not self.recorder.step and roots:
+            for name in variables_holding(roots[0])[:1]:
+                self.recorder.event("loss-held", source, name)
         if len(roots) == 1 and roots[0].numel() == 1 and not roots[0].is_complex():
             self.losses.append(float(roots[0]) / self.scale)
         for action in self.on_backward:
@@ -168,6 +171,8 @@ class TrainingCalls:
         seen = state.seen
         state.has_closure = any(callable(each) for each in (*args[1:], *kwargs.values()))
         seen.stepped = caller()
+        if not seen.steps:
+            seen.variable = next(iter(variables_holding(optimizer)), "")
         seen.rates.append(float(optimizer.param_groups[0].get("lr", 0.0)))
         del seen.rates[:-MOST_RATES]
         if not state.has_closure:

@@ -47,14 +47,14 @@ class Collector:
         self.flags = ModuleFlags(self.recorder, self.modules, self.training)
         self.hooks = CompiledHooks(self.recorder)
         self.probes = Probes(self.recorder, self.modules, self.functions)
-        self.ranks = RankEvidence(self.recorder, self.modules)
+        self.ranks = RankEvidence(self.recorder, self.modules, self.training)
         self._connect()
 
     def _connect(self) -> None:
         training = self.training
         training.on_backward += [self.nodes.begin, self.graphs.walk, self.nodes.walked]
         training.on_backward += [self.probes.backward_begins, self.functions.backward_begins]
-        training.after_backward.append(self.nodes.backward_ended)
+        training.after_backward += [self.nodes.backward_ended, self.ranks.backward_ended]
         training.before_step += [self.states.first_step, self.parameters.before_step]
         training.before_step.append(self.ranks.before_step)
         training.after_step.append(self.parameters.after_step)

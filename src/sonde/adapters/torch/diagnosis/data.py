@@ -47,6 +47,7 @@ class DataCalls:
     _iterators: WeakTable[Any, Any] = field(default_factory=WeakTable)
     _sampler_epochs: WeakTable[Any, list[int]] = field(default_factory=WeakTable)
     _bytes: int = 0
+    _loss: tuple[Source | None, str] = (None, "")
 
     def install(self, undo: ExitStack) -> None:
         wrap(DataLoader, "__iter__", self._around_iter, undo)
@@ -133,7 +134,7 @@ class DataCalls:
             most = max(self.targets.values())
             total = sum(self.targets.values())
             self.recorder.event(
-                "targets", None, "", classes=len(self.targets), most=most, total=total
+                "targets", *self._loss, classes=len(self.targets), most=most, total=total
             )
 
     def _check_generator(self, loader: Any, source: Source | None) -> None:
@@ -198,6 +199,9 @@ class DataCalls:
         target, given = call.target, call.input
         if call.name not in CLASSIFYING or target.is_floating_point() or given.dim() != 2:
             return
+        if call.options.get("weight") is not None:
+            return
+        self._loss = call.source, call.name
         classes = given.shape[1]
         if self.recorder.step >= 200 or classes > MOST_CLASSES or target.numel() > 65536:
             return
@@ -206,7 +210,7 @@ class DataCalls:
             self.targets[number] = self.targets.get(number, 0) + count
         predicted = given.argmax(1)
         commonest = max(self.targets, key=lambda each: self.targets[each])
-        if call.options.get("weight") is None and bool(predicted.eq(commonest).all()):
+        if bool(predicted.eq(commonest).all()):
             self.recorder.event("prediction-constant", call.source, call.name)
 
     def _hashes(self, tensor: torch.Tensor) -> list[int]:

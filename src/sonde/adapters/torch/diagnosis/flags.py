@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,14 +9,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations
 
 from sonde.adapters.torch.diagnosis.calls import TrainingCalls, parameters_of
+from sonde.adapters.torch.diagnosis.freezing import frozen_by_name, frozen_by_train, own_train
 from sonde.adapters.torch.diagnosis.modules import DROPPING, NORMALISING, ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, source_of
+from sonde.adapters.torch.diagnosis.spectral_norms import spectral_norms
 from sonde.core.patching import wrap
 
-_DECLARES = re.compile(r"(^|_)(frozen|freeze)(_|$)")
 EVERY = 8
 
 
@@ -40,20 +39,16 @@ class ModuleFlags:
         """The first call of a module: a spectral norm must have been trained before eval."""
         if module.training:
             return
-        has_old = "weight_u" in module._buffers
-        new = getattr(module, "parametrizations", None)
-        kind = getattr(parametrizations, "_SpectralNorm", None)
-        has_new = kind is not None and any(
-            isinstance(each, kind) for each in (new.modules() if new is not None else ())
-        )
-        if has_old or has_new:
+        for vector, used, largest in spectral_norms(module):
             outer = self.modules.current[0] if self.modules.current else module
             name = next((path for path, one in outer.named_modules() if one is module), "")
             self.recorder.event(
                 "spectral-norm-eval-first",
                 caller(),
                 name or type(module).__name__,
-                root=type(outer).__name__,
+                vector=vector,
+                used=used,
+                largest=largest,
             )
 
     def _around_detach(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,33 +85,35 @@ class ModuleFlags:
                         continue
                     if buffer.dtype in (torch.float16, torch.bfloat16):
                         self._low.append((f"{path}.{key}" if path else key, module, key))
-                for key, value in vars(module).items():
-                    is_number = isinstance(value, (bool, int)) and value > 0
-                    if is_number and _DECLARES.search(key.lower()):
-                        self._note_declared(root, path, module, key, int(value))
+                self._note_freezing(path, module)
 
-    def _note_declared(
-        self, root: nn.Module, path: str, module: nn.Module, key: str, value: int
-    ) -> None:
-        listed = list(module.named_parameters())
-        frozen = sum(not each.requires_grad for _, each in listed)
-        first = listed[0][0] if listed else ""
-        method = next(
-            (each for each in ("_freeze", "_freeze_stages", "freeze") if hasattr(module, each)), ""
-        )
-        code = getattr(getattr(type(module), "train", None), "__code__", None)
-        self.recorder.event(
-            "freeze-declared",
-            None,
-            f"{path}.{key}" if path else key,
-            value=value,
-            parameters=len(listed),
-            frozen=frozen,
-            first=f"{path}.{first}" if path else first,
-            method=method,
-            file="" if code is None else code.co_filename,
-            line=0 if code is None else code.co_firstlineno,
-        )
+    def _note_freezing(self, path: str, module: nn.Module) -> None:
+        code = own_train(module)
+        names: list[str] = []
+        if code is not None:
+            self.recorder.is_probing = True
+            try:
+                names = frozen_by_train(module)
+            finally:
+                self.recorder.is_probing = False
+        if code is not None and names:
+            self.recorder.event(
+                "freeze-in-train",
+                source_of(code.co_filename, code.co_firstlineno, code.co_name),
+                path or type(module).__name__,
+                names=" ".join(f"{path}.{name}" if path else name for name in names[:4]),
+                parameters=len(names),
+            )
+        declared = frozen_by_name(module)
+        if declared is not None and all(each.requires_grad for each in module.parameters()):
+            key, value = declared
+            self.recorder.event(
+                "freeze-declared",
+                None,
+                f"{path}.{key}" if path else key,
+                value=value,
+                parameters=sum(1 for _ in module.parameters()),
+            )
 
     def _note_counter(self, name: str, buffer: torch.Tensor | None) -> None:
         if buffer is None:
@@ -167,6 +164,10 @@ class ModuleFlags:
             counts = self.modules.roots.get(root)
             if counts is None or not counts.trained:
                 continue
+            # An optimizer may be gone when the training has ended.
+            counts.is_optimized = counts.is_optimized or any(
+                each.requires_grad and id(each) in held for each in root.parameters()
+            )
             sensitive = [
                 (name, type(each).__name__)
                 for name, each in root.named_modules()
@@ -183,5 +184,6 @@ class ModuleFlags:
                 eval_step=counts.eval_step,
                 eval_file="" if counts.eval_source is None else counts.eval_source.file,
                 eval_line=0 if counts.eval_source is None else counts.eval_source.line,
-                trains=any(each.requires_grad and id(each) in held for each in root.parameters()),
+                eval_code="" if counts.eval_source is None else counts.eval_source.code,
+                trains=counts.is_optimized,
             )

@@ -48,14 +48,14 @@ class FunctionCalls:
     in_this_step: list[LossCall] = field(default_factory=list)
     on_loss: list[Callable[[LossCall], None]] = field(default_factory=list)
     probe: list[torch.Tensor] | None = None
-    _parts: list[tuple[int, float, Source | None]] = field(default_factory=list)
+    _parts: list[tuple[int, float, Source | None, str]] = field(default_factory=list)
     _unused: LossCall | None = None
 
     def install(self, undo: ExitStack) -> None:
         for name in (*CLASSIFYING, *ELEMENTWISE):
             wrap(functional, name, self._around_loss(name), undo)
         for name in ("dropout", "alpha_dropout", "dropout2d"):
-            wrap(functional, name, self._around_dropout, undo)
+            wrap(functional, name, self._around_dropout(name), undo)
         for owner in (torch, torch.Tensor):
             for name in ("std", "var"):
                 wrap(owner, name, self._around_std(name), undo)
@@ -69,22 +69,24 @@ class FunctionCalls:
         value = float(call.value)
         ignored = call.options.get("ignore_index", -100)
         count = int(call.target.ne(ignored).sum())
-        self._parts.append((count, float(roots[0]) / value if value else 0.0, call.source))
+        self._parts.append(
+            (count, float(roots[0]) / value if value else 0.0, call.source, call.name)
+        )
 
     @shielded
     def step_ended(self) -> None:
         parts, self._parts = self._parts, []
         self.in_this_step.clear()
         self._unused = None
-        if len(parts) < 2 or not all(count and weight for count, weight, _ in parts):
+        if len(parts) < 2 or not all(count and weight for count, weight, _, _ in parts):
             return
-        counts = [count for count, _, _ in parts]
-        weights = [weight for _, weight, _ in parts]
+        counts = [part[0] for part in parts]
+        weights = [part[1] for part in parts]
         if max(weights) - min(weights) <= 1e-3 * max(weights) and max(counts) >= 1.5 * min(counts):
             self.recorder.event(
                 "unequal-micro-batches",
                 parts[0][2],
-                "",
+                parts[0][3],
                 fewest=min(counts),
                 most=max(counts),
                 weight=weights[0],
@@ -146,24 +148,29 @@ class FunctionCalls:
                 elements=math.prod(np.broadcast_shapes(given.shape, target.shape)),
             )
 
-    def _around_dropout(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def dropout(
-            input: Any, p: float = 0.5, training: bool = True, *rest: Any, **more: Any
-        ) -> Any:
-            if not torch.compiler.is_compiling():
-                self._dropped(input, p, training)
-            return original(input, p, training, *rest, **more)
+    def _around_dropout(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def dropout(
+                input: Any, p: float = 0.5, training: bool = True, *rest: Any, **more: Any
+            ) -> Any:
+                if not torch.compiler.is_compiling():
+                    self._dropped(name, input, p, training)
+                return original(input, p, training, *rest, **more)
 
-        return dropout
+            return dropout
+
+        return make
 
     @shielded
-    def _dropped(self, input: Any, p: float, training: bool) -> None:
+    def _dropped(self, function: str, input: Any, p: float, training: bool) -> None:
         if not training or not isinstance(input, torch.Tensor) or not 0 < p < 1:
             return
         current = self.modules.current
         inner = current[-1] if current else None
         if inner is not None and not inner.training and not isinstance(inner, DROPPING):
-            self.recorder.event("dropout-in-eval", caller(), self.modules.name(inner), p=p)
+            self.recorder.event(
+                "dropout-in-eval", caller(), self.modules.name(inner), p=p, function=function
+            )
         if input.dtype == torch.float16 and input.numel():
             largest = float(input.abs().max())
             limit = torch.finfo(torch.float16).max
@@ -175,6 +182,7 @@ class FunctionCalls:
                     largest=largest,
                     scaled=largest / (1 - p),
                     limit=limit,
+                    function=function,
                 )
 
     def _around_std(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -25,7 +25,16 @@ KEPT = (0, 1, 2, 5, 10, 20, 30)
 EVERY = 100
 MOST_NODES = 4000
 _LINE = re.compile(r'File "(.+)", line (\d+), in (\S+)')
-_NUMBERS = ("dim", "reduction", "total_weight", "self_numel", "ignore_index", "p", "exponent")
+_NUMBERS = (
+    "dim",
+    "reduction",
+    "total_weight",
+    "self_numel",
+    "ignore_index",
+    "p",
+    "exponent",
+    "other",
+)
 _SINGULAR = (
     *("Sqrt", "Rsqrt", "Log", "Log1P", "Log2", "Log10", "Pow", "Div", "Reciprocal"),
     *("Acos", "Asin", "Atanh", "Acosh", "Std", "Var", "Mean"),

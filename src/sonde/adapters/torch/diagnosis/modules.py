@@ -45,6 +45,7 @@ class RootCounts:
     first_source: Source | None = None
     eval_source: Source | None = None
     eval_step: int = 0
+    is_optimized: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -67,7 +67,9 @@ class NonFiniteNodes:
         is_dead = not bool(result.any())
         name = "relu-dead" if is_dead else "relu-alive"
         key = " ".join(self._parameters(node)) or "input"
-        self.recorder.event(name, source, key, units=int(result.numel()))
+        self.recorder.event(
+            name, source, key, units=int(result.numel()), op=short_name(node).lower()
+        )
 
     def _parameters(self, node: Any) -> list[str]:
         """The nearest parameters that the input of ``node`` was computed from."""

@@ -80,7 +80,7 @@ class ParameterSignals:
         names = self._names()
         for number, parameter in enumerate(listed):
             entry = self.entry(parameter, names, f"{state.seen.name}.{number}")
-            entry.optimizer = state.seen.name
+            entry.optimizer, entry.position = state.seen.name, number
 
     def entry(
         self, parameter: torch.Tensor, names: dict[int, tuple[str, nn.Module]], otherwise: str = ""

@@ -24,9 +24,11 @@ from sonde.adapters.torch.diagnosis.functions import CLASSIFYING, FunctionCalls,
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
 from sonde.adapters.torch.diagnosis.op_trace import OpTrace
 from sonde.adapters.torch.diagnosis.recorder import Recorder, shielded
+from sonde.core.graph import Source
 
 AT_STEP = 10
 MOST_SAMPLES = 512
+FEWEST_SAMPLES = 64
 MOST_FEATURES = 4096
 _PLAIN = (bool, int, float, str, type(None), tuple)
 
@@ -49,6 +51,7 @@ class Probes:
     _rows: list[torch.Tensor] = field(default_factory=list)
     _labels: list[torch.Tensor] = field(default_factory=list)
     _count: int = 0
+    _loss: tuple[Source | None, str] = (None, "")
 
     @shielded
     def backward_begins(self, roots: list[torch.Tensor]) -> None:
@@ -89,7 +92,14 @@ class Probes:
             tail = target.eq(pad).flip(1).cumprod(1).sum(1).float() / target.shape[1]
             if float(tail.mean()) >= 0.1 and float(tail.min()) < 1:
                 share = float(tail.mean())
-                self.recorder.event("padding-in-loss", call.source, name, share=share, pad=int(pad))
+                self.recorder.event(
+                    "padding-in-loss",
+                    call.source,
+                    name,
+                    share=share,
+                    pad=int(pad),
+                    function=call.name,
+                )
 
     def _collect(self, last: RootCall, call: LossCall) -> None:
         """Keep a few samples with their labels."""
@@ -97,6 +107,7 @@ class Probes:
         if self._count >= MOST_SAMPLES or not inputs or not inputs[0].is_floating_point():
             return
         rows, labels = inputs[0].detach(), call.target
+        self._loss = call.source, call.name
         if labels.dim() == 1 and len(labels) == len(rows) and call.input.dim() == 2:
             flat = rows.flatten(1)
             if flat.shape[1] <= MOST_FEATURES and rows.device.type == "cpu":
@@ -117,10 +128,15 @@ class Probes:
 
     def _note_neighbours(self) -> None:
         rows, labels = torch.cat(self._rows)[:MOST_SAMPLES], torch.cat(self._labels)[:MOST_SAMPLES]
+        known = {row.tobytes(): number for number, row in enumerate(rows.numpy())}
+        kept = torch.tensor(sorted(known.values()))  # A sample and its repetitions count once.
+        rows, labels = rows[kept], labels[kept]
+        if len(rows) < FEWEST_SAMPLES:
+            return
         spread = rows.std(0)
         rows = (rows - rows.mean(0)) / torch.where(spread > 0, spread, torch.ones_like(spread))
         distances = torch.cdist(rows, rows)
-        distances[distances <= 1e-6] = float("inf")  # A sample and its repetitions.
+        distances.fill_diagonal_(float("inf"))
         nearest = distances.topk(5, largest=False).indices
         agreement = float(labels[nearest].eq(labels[:, None]).float().mean())
         shares = torch.bincount(labels.clamp(min=0)).float() / len(labels)
@@ -128,8 +144,7 @@ class Probes:
         near = float(distances.min(1).values.median())
         self.recorder.event(
             "neighbours",
-            None,
-            "",
+            *self._loss,
             agreement=agreement,
             chance=float((shares**2).sum()),
             entropy=float(-(shares[shares > 0] * shares[shares > 0].log()).sum()),

@@ -23,13 +23,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sonde.adapters.torch.diagnosis.calls import OptimizerState, parameters_of
+from sonde.adapters.torch.diagnosis.calls import OptimizerState, TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
 COMPARED_STEPS = (0, 1, 2, 5, 10)
+SUMMED_STEPS = 10
 WAIT_SECONDS = 20.0
 
 
@@ -47,10 +48,12 @@ class RankEvidence:
 
     recorder: Recorder
     modules: ModuleCalls
+    training: TrainingCalls
     weights: dict[int, list[int]] = field(default_factory=dict)
     clips: dict[str, int] = field(default_factory=dict)
     _wrapped: WeakTable[nn.Module, tuple[int, ...]] = field(default_factory=WeakTable)
     _reduced: dict[int, int] = field(default_factory=dict)
+    _fresh: dict[int, int] = field(default_factory=dict)
 
     def install(self, undo: ExitStack) -> None:
         if not dist.is_available():
@@ -73,15 +76,24 @@ class RankEvidence:
 
     def _around_reduce(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def all_reduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            is_fresh = (
+                isinstance(tensor, torch.Tensor)
+                and self._fresh.get(id(tensor), -1) == tensor._version
+            )
             result = original(tensor, *args, **kwargs)
             op = args[0] if args else kwargs.get("op", dist.ReduceOp.SUM)
-            if isinstance(tensor, torch.Tensor) and op == dist.ReduceOp.SUM:
+            if is_fresh and op == dist.ReduceOp.SUM:
+                self._note_sum()
                 self._reduced[id(tensor)] = tensor._version
                 if len(self._reduced) > 4096:
                     self._reduced.clear()
             return result
 
         return all_reduce
+
+    @shielded
+    def _note_sum(self) -> None:
+        self.recorder.event("all_reduce", caller())
 
     @shielded
     def root_called(self, call: RootCall, trained: bool) -> None:
@@ -98,6 +110,18 @@ class RankEvidence:
                 self.recorder.event("ddp-params-replaced", call.source, " ".join(names[:4]))
 
     @shielded
+    def backward_ended(self) -> None:
+        """Note the gradients as backward left them: a program may divide them before it sums."""
+        if rank_of_process()[1] < 2 or self.recorder.step >= SUMMED_STEPS:
+            return
+        self._fresh = {
+            id(each.grad): each.grad._version
+            for optimizer in list(self.training.states)
+            for each in parameters_of(optimizer)
+            if each.grad is not None
+        }
+
+    @shielded
     def before_step(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
         if rank_of_process()[1] < 2:
             return
@@ -105,7 +129,7 @@ class RankEvidence:
         held = list(parameters_of(optimizer))
         if step in COMPARED_STEPS:
             self.weights.setdefault(step, []).extend(_checksum(each) for each in held)
-        if self._reduced and step < 10:
+        if self._reduced and self.recorder.step < SUMMED_STEPS:
             raw = [
                 each
                 for each in held
@@ -113,7 +137,12 @@ class RankEvidence:
             ]
             if raw:
                 self.recorder.event(
-                    "gradients-summed", state.seen.stepped, state.seen.name, tensors=len(raw)
+                    "gradients-summed",
+                    state.seen.stepped,
+                    state.seen.name,
+                    tensors=len(raw),
+                    of=sum(each.grad is not None for each in held),
+                    ranks=rank_of_process()[1],
                 )
         self._reduced.clear()
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from sonde.adapters.torch.diagnosis.calls import TrainingCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, variables_holding
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnose.evidence import SchedulerEvidence
@@ -43,8 +43,8 @@ class ScalingCalls:
         wrap(torch.amp.GradScaler, "step", self._around_step, undo)
         wrap(torch.amp.GradScaler, "update", self._around_update, undo)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
-            wrap(nn.utils.clip_grad, name, self._around_clip, undo)
-            wrap(nn.utils, name, self._around_clip, undo)
+            wrap(nn.utils.clip_grad, name, self._around_clip(name), undo)
+            wrap(nn.utils, name, self._around_clip(name), undo)
         wrap(lr_scheduler.LRScheduler, "step", self._around_schedule, undo)
         wrap(lr_scheduler.ReduceLROnPlateau, "step", self._around_schedule, undo)
 
@@ -90,20 +90,26 @@ class ScalingCalls:
 
     @shielded
     def _skipped(self, scaler: Any, optimizer: Any) -> None:
-        self.recorder.event("scaler-skipped", caller(), scale=float(scaler.get_scale()))
+        held = " ".join(variables_holding(scaler)[:1])
+        self.recorder.event("scaler-skipped", caller(), held, scale=float(scaler.get_scale()))
         if isinstance(optimizer, torch.optim.Optimizer):
             self.training.skipped(optimizer)
 
-    def _around_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(parameters, *args, **kwargs)
-            self._clipped(args, kwargs, result)
-            return result
+    def _around_clip(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+                result = original(parameters, *args, **kwargs)
+                self._clipped(name, args, kwargs, result)
+                return result
 
-        return clip
+            return clip
+
+        return make
 
     @shielded
-    def _clipped(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _clipped(
+        self, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
         source = caller()
         limit = args[0] if args else next(iter(kwargs.values()), None)
         norm = float(result) if isinstance(result, torch.Tensor) else 0.0
@@ -112,6 +118,7 @@ class ScalingCalls:
             self.recorder.event(
                 "clip-before-unscale",
                 source,
+                function,
                 scale=self.training.scale,
                 norm=norm,
                 limit=float(limit) if isinstance(limit, (int, float)) else None,
@@ -139,6 +146,7 @@ class ScalingCalls:
             seen = SchedulerEvidence(type(scheduler).__name__, state.seen.name)
             initial = optimizer.param_groups[0].get("initial_lr", rate)
             seen.first_rate = float(initial)
+            seen.variable = next(iter(variables_holding(scheduler)), "")
             for name in _OPTIONS:
                 value = getattr(scheduler, name, None)
                 if isinstance(value, (bool, int, float)):

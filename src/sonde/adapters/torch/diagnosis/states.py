@@ -20,6 +20,8 @@ from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
 PROGRESS = ("step", "epoch", "iter", "iteration", "global_step", "steps", "epochs")
+_Slot = tuple[weakref.ref[nn.Module], str, Source | None]
+_BrokenTie = tuple[weakref.ref[nn.Module], str, Source | None, _Slot]
 INITIALISERS = tuple(name for name in dir(nn.init) if name.endswith("_") and name[0] != "_")
 
 
@@ -34,10 +36,8 @@ class States:
     _loaded_into: set[int] = field(default_factory=set)
     _file_steps: dict[int, tuple[str, bool, bool, Source | None]] = field(default_factory=dict)
     _saved: set[str] = field(default_factory=set)
-    _slots: dict[int, list[tuple[weakref.ref[nn.Module], str, Source | None]]] = field(
-        default_factory=dict
-    )
-    _is_loading_optimizer: int = 0
+    _slots: dict[int, list[_Slot]] = field(default_factory=dict)
+    _broken: list[_BrokenTie] = field(default_factory=list)
     _compiled: WeakTable[nn.Module, int] = field(default_factory=WeakTable)
 
     def install(self, undo: ExitStack) -> None:
@@ -127,7 +127,9 @@ class States:
 
     @shielded
     def first_step(self, optimizer: torch.optim.Optimizer, state: Any) -> None:
-        """Before the first step of an optimizer: does it train loaded weights without state?"""
+        """Before the first step of an optimizer: does it train loaded weights without state? Before
+        every step: are there ties that were broken and not made again?"""
+        self._judge_ties()
         if state.seen.steps:
             return
         held = {str(id(each)) for each in parameters_of(optimizer)}
@@ -240,12 +242,19 @@ class States:
             return
         others = [each for each in self._slots.get(id(old), ()) if _holds(each[0](), each[1], old)]
         if others:
-            self.recorder.event(
-                "tie-broken",
-                source,
-                f"{type(module).__name__}.{name}",
-                tied=str(others[0][2] or ""),
-            )
+            self._broken.append((weakref.ref(module), name, source, others[0]))
+
+    def _judge_ties(self) -> None:
+        """Report the ties that were broken since the last step, unless both are tied again."""
+        broken, self._broken = self._broken, []
+        for holder, name, source, (other, other_name, tied) in broken:
+            module, partner = holder(), other()
+            if module is None or partner is None:
+                continue
+            if not _holds(partner, other_name, module._parameters.get(name)):
+                self.recorder.event(
+                    "tie-broken", source, f"{type(module).__name__}.{name}", tied=str(tied or "")
+                )
 
 
 def _holds(module: nn.Module | None, name: str, parameter: Any) -> bool:

@@ -28,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{most / total:.0%} of the targets belong to one of {classes} classes"
         + (", and the model predicts only this class" if status == "supported" else ""),
         step=0,
-        where=[None if constant is None else constant.source, "targets", "labels", "weight"],
+        where=[event.source, event.subject],
         evidence={"targets": total, "of_one_class": most, "classes": classes},
         advice="weigh the classes in the loss, or sample them evenly (WeightedRandomSampler)",
     )

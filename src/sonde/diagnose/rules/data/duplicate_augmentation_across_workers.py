@@ -24,8 +24,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             event.source,
             event.subject,
             str(numbers["attribute"]),
-            "DataLoader",
-            "worker_init_fn",
         ],
         evidence=dict(numbers),
         advice="seed the generator in worker_init_fn with torch.initial_seed()",

@@ -24,7 +24,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{numbers['distinct']} are different: each of {numbers['workers']} workers gives all of "
         f"{event.subject}",
         step=event.step,
-        where=[source, event.source, event.subject, "__iter__", "DataLoader", "num_workers"],
+        where=[source, event.source, event.subject],
         evidence={key: value for key, value in numbers.items() if key != "line"},
         advice="give each worker its part in __iter__, with torch.utils.data.get_worker_info()"
         f"{at(source)}",

@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{numbers['chance']:.2f}), and the loss stays at the entropy of the labels "
         f"({numbers['entropy']:.3g}): labels may not belong to their inputs",
         step=0,
-        where=["labels", "shuffle", "target"],
+        where=[event.source, event.subject],
         evidence=dict(numbers),
         advice="check that inputs and labels are shuffled, sorted and filtered by the same indexes",
     )

@@ -18,7 +18,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{event.subject} begins an epoch{at(event.source)} without set_epoch(): it gives the "
             f"order of epoch {event.numbers['epoch']} again",
             step=event.step,
-            where=[event.source, "sampler", "set_epoch", event.subject],
+            where=[event.source, event.subject],
             evidence={"epoch": event.numbers["epoch"], "epochs_repeated": event.count},
             advice=f"call sampler.set_epoch(epoch) before the loop over batches{at(event.source)}",
         )
@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"two epochs of the shuffling loader{at(event.source)} have the same order of "
             f"{event.numbers['rows']} samples",
             step=event.step,
-            where=[event.source, "sampler", "shuffle", event.subject],
+            where=[event.source, event.subject],
             evidence=dict(event.numbers),
             advice="do not seed the generator of the loader again in every epoch",
         )

@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"targets, and {numbers['parts']} such means are added up with the same weight: short "
             "micro-batches weigh too much",
             step=event.step,
-            where=[event.source, "cross_entropy", "accumulation", "loss"],
+            where=[event.source, event.subject],
             evidence={**numbers, "steps": event.count},
             advice="sum the losses of a step and divide by the number of targets of all its "
             f"micro-batches (reduction='sum'){at(event.source)}",

@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"gradients are clipped{at(event.source)} before scaler.unscale_(): their norm is "
             f"{numbers['scale']:g} times too large, so that the limit cuts almost everything",
             step=event.step,
-            where=[event.source, "clip_grad_norm_", "unscale_", "scaler"],
+            where=[event.source, event.subject],
             evidence=dict(numbers),
             advice=f"call scaler.unscale_(optimizer) before the clipping{at(event.source)}",
         )

@@ -19,7 +19,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"dropout{at(event.source)} drops values although {event.subject} is in eval mode: it is "
         "called with training=True, which is the default",
         step=event.step,
-        where=[event.source, "dropout", event.subject, "training"],
+        where=[event.source, event.subject, str(event.numbers["function"])],
         evidence={"p": event.numbers["p"], "calls": event.count},
         advice=f"pass training=self.training{at(event.source)}, or use nn.Dropout",
     )

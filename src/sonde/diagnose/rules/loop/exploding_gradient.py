@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"the norm of the gradients reaches {max(early):.3g} before the loss becomes infinite or "
         f"NaN in step {evidence.first_bad_loss}",
         step=evidence.first_bad_loss,
-        where=[*steps[:1], "clip_grad_norm_", "backward"],
+        where=[*steps[:1], *(each.backward for each in evidence.optimizers[:1])],
         evidence={"first_norm": early[0], "largest_norm": max(early)},
         advice="clip the gradients with clip_grad_norm_ before the step, or lower the rate"
         f"{at(steps[0] if steps else None)}",

@@ -17,13 +17,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if event is None or alive < ALIVE or alive < 0.5 * evidence.steps:
         return
     backward = next((each.backward for each in evidence.optimizers if each.backward), None)
+    held = evidence.first("loss-held")
     yield finding(
         "graph-retained",
         "established",
         f"the graphs of {alive} losses are still in memory after {evidence.steps} steps: a tensor "
         "with its graph is kept in every step",
         step=0,
-        where=[backward, "loss", "backward"],
+        where=[backward, None if held is None else held.subject],
         evidence={"graphs_alive": alive, "steps": evidence.steps},
         advice="keep loss.item() or loss.detach() in lists and sums, not the loss itself",
     )

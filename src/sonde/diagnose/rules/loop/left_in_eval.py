@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         if in_eval < 0.5 * calls:
             continue
         file, line = str(numbers["eval_file"] or ""), int(numbers["eval_line"] or 0)
-        source = Source(file, line, "", "") if file else None
+        source = Source(file, line, "", str(numbers["eval_code"])) if file else None
         yield finding(
             "left-in-eval",
             "established",
@@ -32,8 +32,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             where=[
                 source,
                 event.source,
-                "eval",
-                "train",
                 *sensitive[:4],
                 *str(numbers["kinds"]).split(),
             ],

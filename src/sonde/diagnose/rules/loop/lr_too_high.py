@@ -28,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"a step of {optimizer.name} (rate {rate:g}) changes the weights by up to {worst:.3g} "
             "times their own size, and the loss does not fall",
             step=large[0][0],
-            where=[optimizer.created, "lr", optimizer.name, "optimizer", optimizer.kind],
+            where=[optimizer.created, optimizer.name, optimizer.variable, optimizer.kind],
             evidence={
                 "rate": rate,
                 "largest_relative_update": worst,

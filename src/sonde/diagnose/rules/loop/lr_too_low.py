@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"with a rate of {rate:g} a step of {optimizer.name} changes the weights by at most "
             f"{max(ratio for _, ratio in ratios):.1g} of their size; the loss stays at {end:.4g}",
             step=0,
-            where=[optimizer.created, "lr", optimizer.name, "optimizer", optimizer.kind],
+            where=[optimizer.created, optimizer.name, optimizer.variable, optimizer.kind],
             evidence={
                 "rate": rate,
                 "largest_relative_update": max(ratio for _, ratio in ratios),

@@ -21,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 "with "
                 "the sum of the gradients of all steps so far",
                 step=each.first_uncleared,
-                where=[each.backward, each.stepped, "zero_grad", each.name, "optimizer"],
+                where=[each.backward, each.stepped, each.name, each.variable],
                 evidence={"steps": each.steps, "steps_with_old_gradients": each.uncleared},
                 advice=f"call optimizer.zero_grad() before the backward pass{at(each.backward)}",
             )

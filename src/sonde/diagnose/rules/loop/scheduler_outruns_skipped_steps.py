@@ -30,7 +30,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"was stepped{at(each.stepped)} all the same: the rate fell from {each.first_rate:g} "
             f"to {each.rates[min(skipped, len(each.rates)) - 1]:.2g} without an update",
             step=0 if event is None else event.step,
-            where=[each.stepped, None if event is None else event.source, "scheduler", "scaler"],
+            where=[
+                each.stepped,
+                None if event is None else event.source,
+                each.kind,
+                each.variable,
+                None if event is None else event.subject,
+            ],
             evidence={
                 "skipped_steps": optimizer.skipped,
                 "scheduler_steps_without_update": skipped,

@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             step=next(
                 (n for n, rate in enumerate(each.rates) if rate < FALLEN * each.first_rate), 0
             ),
-            where=[each.stepped, "scheduler", "lr", each.kind],
+            where=[each.stepped, each.kind, each.variable],
             evidence={
                 "calls": each.calls,
                 "first_rate": each.first_rate,

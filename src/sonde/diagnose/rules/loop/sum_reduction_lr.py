@@ -11,6 +11,8 @@ from sonde.diagnose.rules.loop.lr_too_high import relative_updates
 
 LARGE = 0.05
 SAMPLES = 2
+SCALE_FREE = ("Adam", "NAdam", "RAdam", "RMS", "Adagrad", "Adafactor", "Lion", "SparseAdam")
+"""Optimizers whose steps do not depend on the scale of the loss, by the start of their names."""
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -19,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
     samples = int(summed.numbers.get("samples") or 0)
     for optimizer in evidence.optimizers:
-        if optimizer.kind.startswith(("Adam", "NAdam", "RAdam", "RMS", "Adagrad", "Lion")):
+        if optimizer.kind.startswith(SCALE_FREE):
             continue
         ratios = relative_updates(evidence, optimizer.name)
         large = [(step, ratio) for step, ratio in ratios if ratio > LARGE]
@@ -33,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{summed.subject}{at(summed.source)} sums over {samples} samples, so that steps of "
             f"{optimizer.name} (rate {rate:g}) are {samples} times as long as with a mean",
             step=large[0][0],
-            where=[summed.source, optimizer.created, "reduction", "lr", summed.subject],
+            where=[summed.source, optimizer.created, summed.subject, optimizer.variable],
             evidence={"samples": samples, "rate": rate, "largest_relative_update": worst},
             advice=f"use reduction='mean'{at(summed.source)}, or divide the rate by {samples}",
         )

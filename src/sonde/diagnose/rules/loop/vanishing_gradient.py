@@ -28,6 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         ]
         if len(chain) < LAYERS:
             continue
+        chain.sort(key=lambda each: each.position)
         first, last = chain[0], chain[-1]
         ratios = [
             (left.gradient or 0.0) / right.gradient

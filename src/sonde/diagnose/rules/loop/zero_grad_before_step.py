@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 f"the gradients are cleared{at(each.cleared)} after the backward pass and before "
                 f"{each.name} steps{at(each.stepped)}: it never has a gradient",
                 step=0,
-                where=[each.cleared, each.stepped, "zero_grad", each.name, "optimizer"],
+                where=[each.cleared, each.stepped, each.name, each.variable],
                 evidence={"steps": each.steps, "steps_without_gradient": each.cleared_before},
                 advice=f"move zero_grad(){at(each.cleared)} before the backward pass",
             )

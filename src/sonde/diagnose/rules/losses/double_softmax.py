@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence, LossGraph
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 
 VIEWS = (
     *("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Transpose", "Permute", "Clone"),
@@ -20,12 +20,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             if node.name == "LogSoftmax":
                 below = through_views(graph, index)
                 if below is not None and graph.nodes[below].name == "Softmax":
-                    yield _found(graph, below, index, "softmax", "cross_entropy")
+                    yield _found(graph, below, index, "softmax")
                     return
             if node.name == "BinaryCrossEntropyWithLogits":
                 below = through_views(graph, index)
                 if below is not None and graph.nodes[below].name == "Sigmoid":
-                    yield _found(graph, below, index, "sigmoid", node.name)
+                    yield _found(graph, below, index, "sigmoid")
                     return
 
 
@@ -38,7 +38,7 @@ def through_views(graph: LossGraph, index: int) -> int | None:
     return None
 
 
-def _found(graph: LossGraph, inner: int, outer: int, name: str, loss: str) -> Finding:
+def _found(graph: LossGraph, inner: int, outer: int, name: str) -> Finding:
     first, second = graph.nodes[inner], graph.nodes[outer]
     return finding(
         "double-softmax",
@@ -47,7 +47,7 @@ def _found(graph: LossGraph, inner: int, outer: int, name: str, loss: str) -> Fi
         "applies "
         f"{name} again",
         step=graph.step,
-        where=[first.source, second.source, name, name.capitalize(), loss],
+        where=[first.source, second.source, op_of(first.name), op_of(second.name)],
         evidence={"inner": first.name, "outer": second.name},
         advice=f"remove {name}{at(first.source)} and give the loss the logits",
         detail="" if name == "softmax" else "double-sigmoid",

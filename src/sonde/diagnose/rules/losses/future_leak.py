@@ -21,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         "token "
         f"changes the outputs of earlier positions: {name or 'the model'} sees the future",
         step=event.step,
-        where=[name, "attn_mask", "is_causal", "causal", event.source],
+        where=[name, event.source, shifted.source, shifted.subject],
         evidence={
             "relative_change": event.numbers["moved"],
             "positions": event.numbers["positions"],

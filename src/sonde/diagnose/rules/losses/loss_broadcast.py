@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 
 STRIKES = 3
 
@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 f"{numbers['input']} and a target of shape {numbers['target']}, and broadcasts "
                 "them",
                 step=event.step,
-                where=[event.source, event.subject, "target"],
+                where=[event.source, event.subject],
                 evidence=dict(numbers),
                 advice=f"give both the same shape{at(event.source)}, such as pred.squeeze(-1)",
             )
@@ -45,7 +45,7 @@ def _by_hand(evidence: Evidence) -> Iterator[Finding]:
                     f"a difference{at(node.source)} of a prediction of shape {list(given[0])} has "
                     f"the shape {list(node.shape)}: every prediction is compared with every target",
                     step=graph.step,
-                    where=[node.source, "sub", "target"],
+                    where=[node.source, op_of(node.name)],
                     evidence={"prediction": list(given[0]), "difference": list(node.shape)},
                     advice=f"give prediction and target the same shape{at(node.source)}",
                 )

@@ -22,8 +22,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{numbers['share']:.0%} of the targets of the loss{at(event.source)} are padding "
         f"({numbers['pad']}, the padding_idx of {event.subject}), and count like tokens",
         step=event.step,
-        where=[event.source, "ignore_index", event.subject, "cross_entropy"],
-        evidence=dict(numbers),
+        where=[event.source, event.subject, str(numbers["function"])],
+        evidence={"share": numbers["share"], "pad": numbers["pad"]},
         advice=f"pass ignore_index={numbers['pad']}{at(event.source)}",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 from sonde.diagnose.rules.losses.double_softmax import through_views
 
 LOSSES = ("LogSoftmax", "BinaryCrossEntropyWithLogits")
@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 f"the logits pass a ReLU{at(relu.source)} before the loss{at(node.source)}: no "
                 "class can get a negative score",
                 step=graph.step,
-                where=[relu.source, node.source, "relu", *names],
+                where=[relu.source, node.source, op_of(relu.name), *names],
                 evidence={"activation": relu.name, "loss": node.name},
                 advice=f"remove the ReLU after the last layer{at(relu.source)}",
             )

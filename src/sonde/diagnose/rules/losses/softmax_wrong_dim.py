@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 from sonde.diagnose.rules.losses.double_softmax import through_views
 
 LOSSES = ("NllLoss", "NllLoss2D")
@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                     "samples "
                     f"of the batch, instead of the {inner.shape[1]} classes",
                     step=graph.step,
-                    where=[inner.source, "softmax", "log_softmax", "dim"],
+                    where=[inner.source, op_of(inner.name)],
                     evidence={"dim": dim, "shape": list(inner.shape)},
                     advice=f"use dim=1 (or dim=-1){at(inner.source)}",
                 )

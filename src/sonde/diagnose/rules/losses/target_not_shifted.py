@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"the target of {event.subject}{at(event.source)} equals the input of the model at every "
         "position: it learns to copy, not to predict the next token",
         step=event.step,
-        where=[event.source, "target", "labels", event.subject],
+        where=[event.source, event.subject],
         evidence={"equal_positions": event.numbers["same"], "is_causal": is_causal},
         advice=f"shift the target by one: logits[:, :-1] against labels[:, 1:]{at(event.source)}",
     )

@@ -28,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 "others"
             ),
             step=event.step,
-            where=[event.source, "view", "reshape", "forward", event.subject],
+            where=[event.source, event.subject],
             evidence={**numbers, **({} if mixed is None else mixed.numbers)},
             advice=f"use permute() or transpose() in place of view(){at(event.source)}",
         )

@@ -19,7 +19,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{event.subject} is replaced{at(event.source)}, and no longer shared with the module that "
         "it was tied to",
         step=event.step,
-        where=[event.source, event.subject, event.subject.rpartition(".")[2], "tie"],
+        where=[event.source, event.subject, event.subject.rpartition(".")[2]],
         evidence={"times": event.count, "tied_at": event.numbers["tied"]},
         advice=f"tie the weights again after the replacement{at(event.source)}",
     )

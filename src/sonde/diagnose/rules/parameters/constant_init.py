@@ -25,17 +25,17 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if not same:
         return
     names = [each.name for each in same]
-    line = next(
-        (each.source for each in evidence.named("init") if each.subject in ("constant_", "ones_")),
-        None,
+    written = next(
+        (each for each in evidence.named("init") if each.subject in ("constant_", "ones_")), None
     )
+    line = None if written is None else written.source
     yield finding(
         "constant-init",
         "established",
         f"all rows of {', '.join(names[:3])} start equal and are still equal after "
         f"{same[0].samples[-1].step + 1} steps: the layer computes one unit many times",
         step=0,
-        where=[line, *names[:4], "constant_" if line else None, "init"],
+        where=[line, *names[:4], None if written is None else written.subject],
         evidence={"weights": len(same), "rows": same[0].shape[0]},
         advice=f"initialise the weights with random values{at(line)}",
     )

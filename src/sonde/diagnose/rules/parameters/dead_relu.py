@@ -30,7 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"all {event.numbers['units']} outputs of the ReLU{at(event.source)} after "
             f"{modules[0] or names[0]} are zero in {event.count} steps: no gradient passes it",
             step=max(last + 1, event.step),
-            where=[event.source, "relu", *modules, *names],
+            where=[event.source, str(event.numbers["op"]), *modules, *names],
             evidence={"units": event.numbers["units"], "steps": event.count},
             advice=f"check the bias and the scale of {modules[0] or names[0]}; a smaller rate or "
             "LeakyReLU keeps units alive",

@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{len(cut)} parameters"
         + ("" if detached is None else f": the graph is cut by detach(){at(source)}"),
         step=0,
-        where=[source, *modules[:3], *names[:4], "detach" if detached else None],
+        where=[source, *modules[:3], *names[:4], None if detached is None else detached.name],
         evidence={
             "parameters_not_reached": len(cut),
             "parameters_reached": len(reached),

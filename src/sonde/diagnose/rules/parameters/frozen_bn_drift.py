@@ -21,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{numbers['norms']} batch normalisations such as {event.subject} are frozen "
             "(requires_grad=False), but in train mode: their running statistics change",
             step=0,
-            where=[event.subject, "running_mean", "train", "eval"],
+            where=[event.subject, f"{event.subject}.running_mean"],
             evidence={"frozen_parameters": frozen, "parameters": total, "norms": numbers["norms"]},
             advice="put the frozen part into eval mode after model.train(): "
             f"{event.subject}.eval()",

@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"all {each.parameters} parameters of {each.name}, made{at(each.created)}, have "
             "requires_grad=False: its steps change nothing",
             step=0,
-            where=[each.created, *held[:4], *modules[:2], each.name, "optimizer", "requires_grad"],
+            where=[each.created, *held[:4], *modules[:2], each.name, each.variable],
             evidence={"parameters": each.parameters, "frozen": each.frozen, "steps": each.steps},
             advice="set requires_grad=True for the parameters that are to be trained, or give the "
             f"optimizer{at(each.created)} those that are",

@@ -1,45 +1,61 @@
-"""A model declares frozen stages, but none of its parameters is frozen."""
+"""Parameters that a model's own train() freezes are trained: train() was never called."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.core.graph import Source
 from sonde.diagnose.evidence import Evidence
 from sonde.diagnose.rule import Rule, at, finding
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    for event in evidence.named("freeze-declared"):
-        numbers = event.numbers
-        if numbers["frozen"] or not numbers["parameters"]:
+    moved = {
+        each.name
+        for each in evidence.parameters
+        if each.optimizer is not None and any(sample.update > 0 for sample in each.samples)
+    }
+    for event in evidence.named("freeze-in-train"):
+        names = str(event.numbers["names"]).split()
+        trained = [name for name in names if name in moved]
+        if not trained:
             continue
-        file, line = str(numbers["file"] or ""), int(numbers["line"] or 0)
-        source = Source(file, line, "train", "") if file and "torch/nn" not in file else None
-        name = event.subject.rpartition(".")[2]
         yield finding(
             "frozen-stage-trains",
-            "supported",
-            f"{event.subject} is {numbers['value']}, but none of the {numbers['parameters']} "
-            "parameters is frozen: the stages that it names are trained",
+            "established",
+            f"train() of {event.subject}{at(event.source)} freezes {event.numbers['parameters']} "
+            f"parameters such as {trained[0]}, but it was not called: they are trained",
             step=0,
-            where=[
-                source,
-                name,
-                str(numbers["first"] or ""),
-                str(numbers["method"] or ""),
-                "train",
-            ],
-            evidence={name: numbers["value"], "frozen": 0, "parameters": numbers["parameters"]},
-            advice="freeze in __init__, too: a freeze inside train() takes effect only when the "
-            f"program calls model.train(){at(source)}",
+            where=[event.source, *trained, trained[0].rpartition(".")[0]],
+            evidence={"frozen_by_train": event.numbers["parameters"], "trained": len(trained)},
+            advice="freeze in __init__, too, or call model.train() before the training loop: a "
+            f"freeze inside train() takes effect only when the program calls it{at(event.source)}",
         )
         return
+    yield from _declared(evidence)
+
+
+def _declared(evidence: Evidence) -> Iterator[Finding]:
+    event = evidence.first("freeze-declared")
+    if event is None or not event.numbers["parameters"]:
+        return
+    name = event.subject.rpartition(".")[2]
+    yield finding(
+        "frozen-stage-trains",
+        "hypothesis",
+        f"{event.subject} is {event.numbers['value']}, but none of the "
+        f"{event.numbers['parameters']} parameters of the module is frozen",
+        step=event.step,
+        where=[name, event.subject],
+        evidence={name: event.numbers["value"], "parameters": event.numbers["parameters"]},
+        advice=f"check that what {name} stands for is frozen before the training loop",
+    )
 
 
 RULE = Rule(
     "frozen-stage-trains",
     judge,
-    "Any parameter that is frozen; a declaration of 0, -1 or False.",
+    "A train() that was called, or that freezes nothing in a copy of the module; modules of more "
+    "than 16 million elements. An attribute that is only named after freezing (frozen_stages=1) "
+    "while no parameter is frozen is a hypothesis.",
 )

@@ -20,7 +20,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "established",
             f"weights that were {what} are initialised again{at(event.source)} by {event.subject}",
             step=event.step,
-            where=[event.source, event.subject, "init"],
+            where=[event.source, event.subject],
             evidence={"times": sum(each.count for each in events)},
             advice=f"initialise once, before weights are {what}: remove the call{at(event.source)}",
         )

@@ -38,7 +38,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{optimizer.name}, made{at(optimizer.created)}, holds {len(stale)} parameters that no "
             f"module uses, while {', '.join(names)} are trained by no optimizer",
             step=0,
-            where=[optimizer.created, *names, optimizer.name, "optimizer"],
+            where=[optimizer.created, *names, optimizer.name, optimizer.variable],
             evidence={"held": len(held), "unused": len(stale), "without_optimizer": len(loose)},
             advice="make the optimizer after the last change of the model (replaced layers, .to(), "
             f"quantisation), or make it anew: move the line{at(optimizer.created)}",

@@ -36,7 +36,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{', '.join(modules[:3]) or names[0]} never runs: its {len(unused)} parameters are in "
         f"{unused[0].optimizer} and never get a gradient",
         step=0,
-        where=[*modules[:3], *names[:4], "forward"],
+        where=[*modules[:3], *names[:4]],
         evidence={"parameters": len(unused), "steps": evidence.steps},
         advice=f"call {modules[0] if modules else names[0]} in forward, or remove it",
     )

@@ -26,10 +26,10 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if not stuck:
         return
     names = [each.name for each in stuck]
-    line = next(
-        (each.source for each in evidence.named("init") if each.subject in ("zeros_", "constant_")),
-        None,
+    written = next(
+        (each for each in evidence.named("init") if each.subject in ("zeros_", "constant_")), None
     )
+    line = None if written is None else written.source
     yield finding(
         "zero-init",
         "established",
@@ -37,7 +37,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         "exactly "
         "zero in every step: no signal passes them",
         step=0,
-        where=[line, *names[:4], "zeros_" if line else None, "init"],
+        where=[line, *names[:4], None if written is None else written.subject],
         evidence={"weights": len(stuck), "steps_measured": len(stuck[0].samples)},
         advice="initialise the weights with random values (only biases, and the last layer of a "
         f"residual branch, may be zero){at(line)}",

@@ -27,7 +27,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"eps={eps:g} of {each.name}{at(each.created)} is zero in float16, the type of "
             f"{half[0].name}: small second moments divide by zero",
             step=0,
-            where=[each.created, "eps", each.name, "optimizer", half[0].name],
+            where=[each.created, each.name, each.variable, half[0].name],
             evidence={"eps": eps, "smallest_float16": 2.0**-24, "parameters": len(half)},
             advice=f"use eps=1e-4 or larger{at(each.created)}, or keep the weights in float32",
         )

@@ -21,13 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{numbers['ratio']:.1g} of its operands, at a precision of {numbers['epsilon']:.1g}: only "
         "rounding errors are left",
         step=event.step,
-        where=[
-            event.source,
-            None if event.source is None else event.source.function,
-            event.subject,
-            "sub",
-            "var",
-        ],
+        where=[event.source, event.subject],
         evidence=dict(numbers),
         advice="subtract the mean first: ((x - mean) ** 2).mean(0), or use "
         f"x.var(0){at(event.source)}",

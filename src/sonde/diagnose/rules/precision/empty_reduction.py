@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         + (f": all {targets} targets are ignored" if targets else "")
         + ", which is NaN",
         step=event.step,
-        where=[event.source, op, "mean"],
+        where=[event.source, op_of(event.subject)],
         evidence=dict(event.numbers),
         advice=f"skip the term when nothing is selected{at(event.source)}, or divide a sum by "
         "count.clamp(min=1)",

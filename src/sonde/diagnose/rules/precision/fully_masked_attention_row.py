@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"softmax{at(event.source)} gives NaN in {numbers['rows']} of {numbers['of']} rows: every "
         "element of these rows is masked with -inf",
         step=event.step,
-        where=[event.source, "softmax", "attn", "scaled_dot_product_attention"],
+        where=[event.source, op_of(event.subject)],
         evidence=dict(numbers),
         advice="leave at least one element of each row unmasked (samples without tokens), or set "
         f"the result of such rows to zero{at(event.source)}",

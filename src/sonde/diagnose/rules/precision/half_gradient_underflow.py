@@ -36,7 +36,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{share:.0%} of the gradient of {names[0]} is exactly zero: the backward pass"
         f"{at(backward)} runs in float16 without loss scaling",
         step=weak[0].samples[0].step,
-        where=[backward, *names[:4], "float16", "backward", "GradScaler"],
+        where=[backward, *names[:4], weak[0].module],
         evidence={"share_of_zeros": share, "parameters": len(weak)},
         advice=f"scale the loss with torch.amp.GradScaler{at(backward)}, or use bfloat16",
     )

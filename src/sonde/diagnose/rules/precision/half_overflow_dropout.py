@@ -20,8 +20,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"dropout{at(event.source)} divides float16 values of up to {numbers['largest']:g} by 1-p, "
         f"which gives {numbers['scaled']:g}, above the limit of {numbers['limit']:g}",
         step=event.step,
-        where=[event.source, "dropout", event.subject],
-        evidence=dict(numbers),
+        where=[event.source, str(numbers["function"]), event.subject],
+        evidence={name: numbers[name] for name in ("largest", "scaled", "limit")},
         advice=f"scale the values down before dropout, or cast to float32 before it"
         f"{at(event.source)}",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.rule import Rule, at, finding, op_of
 from sonde.diagnose.rules.losses.double_softmax import through_views
 
 
@@ -33,7 +33,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                     else " becomes infinite when a probability underflows"
                 ),
                 step=graph.step if event is None else event.step,
-                where=[node.source, graph.nodes[below].source, "log", name],
+                where=[node.source, graph.nodes[below].source, op_of(node.name), name],
                 evidence={} if event is None else dict(event.numbers),
                 advice=f"use log_softmax (or logsigmoid) on the logits{at(node.source)}",
             )

@@ -24,7 +24,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"the buffer {event.subject} is kept in {str(numbers['dtype']).removeprefix('torch.')} "
             f"and stays at {numbers['value']:g}, although it is still written to: there x + 1 is x",
             step=event.step,
-            where=[event.subject, name, "add_"],
+            where=[event.subject, name],
             evidence=dict(numbers),
             advice=f"keep {name} as an integer or float32 buffer; .to(dtype) and .half() convert "
             "float buffers of a module",

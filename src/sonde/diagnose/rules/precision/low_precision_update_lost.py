@@ -32,13 +32,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     share = median(sample.lost for sample in worst.samples)
     names = [each.name for each in lost]
     created = None if optimizer is None else optimizer.created
+    variable = "" if optimizer is None else optimizer.variable
     yield finding(
         "low-precision-update-lost",
         "established",
         f"{share:.0%} of the elements of {worst.name} do not change in a step although they have a "
         f"gradient: the update is below half a unit in the last place of {worst.dtype}",
         step=worst.samples[0].step,
-        where=[created, *names[:4], worst.dtype, "lr", "optimizer"],
+        where=[created, *names[:4], worst.dtype, worst.optimizer, variable],
         evidence={
             "share_lost": share,
             "rate": worst.samples[0].rate,

@@ -14,12 +14,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if step is None:
         return
     backward = next((each.backward for each in evidence.optimizers if each.backward), None)
+    held = evidence.first("loss-held")
     yield finding(
         "non-finite-loss",
         "established",
         f"the loss is {evidence.losses[step]} in step {step}",
         step=step,
-        where=[backward, "loss"],
+        where=[backward, None if held is None else held.subject],
         evidence={"loss_before": evidence.losses[step - 1] if step else None},
         advice="sonde run --overflow finds the op in which NaN or infinities begin",
     )

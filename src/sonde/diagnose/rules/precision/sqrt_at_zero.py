@@ -23,12 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{op}{at(event.source)} is given {event.numbers.get('zeros') or 'some'} zeros, where "
             "its derivative is infinite: the gradients become NaN",
             step=event.step,
-            where=[
-                event.source,
-                None if event.source is None else event.source.function,
-                op,
-                f"{event.subject}Backward0",
-            ],
+            where=[event.source, op, f"{event.subject}Backward0"],
             evidence={**event.numbers, "gradients_not_finite": bad.numbers["tensors"]},
             advice=f"add a small number under the root{at(event.source)}, such as (x + "
             "1e-12).sqrt()",

@@ -19,7 +19,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         f"{event.subject}{at(event.source)} is taken over one value, which is NaN with Bessel's "
         "correction",
         step=event.step,
-        where=[event.source, event.subject, "std"],
+        where=[event.source, event.subject],
         evidence=dict(event.numbers),
         advice=f"use correction=0 (unbiased=False){at(event.source)}, or drop the last batch of "
         "one",

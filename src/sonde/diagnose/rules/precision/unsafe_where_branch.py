@@ -21,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"where(){at(event.source)} does not select all results of {op}, but its backward pass "
             f"multiplies their gradient, NaN or infinite, by zero: the gradients become NaN",
             step=bad.step,
-            where=[event.source, op, f"{event.subject}Backward0", "where"],
+            where=[event.source, op, f"{event.subject}Backward0"],
             evidence={"gradients_not_finite": bad.numbers["tensors"], "op": event.subject},
             advice=f"make the input of {op}{at(event.source)} safe before it: "
             f"{op}(where(condition, x, 1)), then where() around the result",

@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "wrapper "
             f"made{at(None if made is None else made.source)}: gradients are not exchanged",
             step=event.step,
-            where=[event.source, "DDP", "module", event.subject],
+            where=[event.source, None if made is None else made.source, event.subject],
             evidence={"calls": event.count},
             advice=f"call the DDP wrapper{at(event.source)}",
         )

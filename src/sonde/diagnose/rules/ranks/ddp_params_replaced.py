@@ -14,12 +14,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if event is None or event.count < 2:
         return
     names = event.subject.split()
+    made = evidence.first("ddp-made")
     yield finding(
         "ddp-params-replaced",
         "established",
         f"{', '.join(names)} were replaced after DDP was made: their gradients are not exchanged",
         step=event.step,
-        where=[*names, "DDP", event.source],
+        where=[*names, event.source, None if made is None else made.source],
         evidence={"parameters": len(names), "calls": event.count},
         advice="make the DDP wrapper after the last change of the model",
     )

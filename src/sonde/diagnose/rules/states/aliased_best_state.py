@@ -23,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "but "
             "it shares the memory of the model: it holds the weights of now, not those of then",
             step=event.step,
-            where=[_line(str(numbers["taken"] or "")), event.source, "state_dict", "best"],
+            where=[_line(str(numbers["taken"] or "")), event.source],
             evidence={"steps_between": numbers["age"]},
             advice="copy the state when it is taken: copy.deepcopy(model.state_dict())",
         )

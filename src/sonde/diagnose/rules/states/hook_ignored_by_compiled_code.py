@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"the hook registered{at(event.source)} on {event.subject} did not run in "
             f"{numbers['calls']} calls: the module was compiled before, without it",
             step=event.step,
-            where=[event.source, str(numbers["register"]), "hook", event.subject],
+            where=[event.source, str(numbers["register"]), event.subject],
             evidence={"calls": numbers["calls"], "hook_runs": 0},
             advice="register the hook before the first call of the compiled "
             f"module{at(event.source)}"

@@ -36,8 +36,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             where=[
                 event.source,
                 None if saved is None else saved.source,
-                "optimizer",
-                "checkpoint",
+                str(numbers["file"]),
+                optimizer.variable,
                 *optimizer.state_keys[:2],
             ],
             evidence={"state": list(optimizer.state_keys), "file_holds_optimizer": bool(holds)},
