@@ -234,6 +234,7 @@ def test_a_file_that_is_no_map_is_refused(
         (["{place}/relu", "{place}/gelu", "--rtol", "-1"], "'--rtol'"),
         (["{place}/relu", "--run", "no_such.py"], "file no_such.py does not exist"),
         (["{place}/relu", "{place}/gelu", "--keep", "x"], "--keep needs --run"),
+        (["{place}/relu", __file__], "is a script; to run it: sonde compare --run "),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
