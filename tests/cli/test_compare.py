@@ -66,6 +66,21 @@ def test_equal_dumps_exit_with_0(place: Path, capsys: pytest.CaptureFixture[str]
     assert err == ""
 
 
+def test_other_parameters_that_differ_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.manual_seed(seed)
+
+        def train(net: nn.Module = nn.Linear(4, 2)) -> None:  # noqa: B008 - one for each dump
+            net(torch.ones(3, 4)).sum().backward()
+
+        dumped(tmp_path / name, train)
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "differs before the step begins; so does 1 other parameter " in text
+
+
 @pytest.mark.document(
     87,
     says="compare the input and output values layer by layer, from rough to fine",
