@@ -111,7 +111,7 @@ def say_at_exit_if_unused() -> None:
 def _say_if_unused(process: int) -> None:
     from sonde.core import observation_variables as variables
 
-    names = [name for name in variables.asking(os.environ) if name != variables.GUARD]
+    names = variables.asking(os.environ)
     if (
         not names
         or os.getpid() != process

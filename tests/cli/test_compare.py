@@ -66,6 +66,21 @@ def test_equal_dumps_exit_with_0(place: Path, capsys: pytest.CaptureFixture[str]
     assert err == ""
 
 
+def test_other_parameters_that_differ_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.manual_seed(seed)
+
+        def train(net: nn.Module = nn.Linear(4, 2)) -> None:  # noqa: B008 - one for each dump
+            net(torch.ones(3, 4)).sum().backward()
+
+        dumped(tmp_path / name, train)
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "differs before the step begins; so does 1 other parameter " in text
+
+
 @pytest.mark.document(
     87,
     says="compare the input and output values layer by layer, from rough to fine",
@@ -234,6 +249,7 @@ def test_a_file_that_is_no_map_is_refused(
         (["{place}/relu", "{place}/gelu", "--rtol", "-1"], "'--rtol'"),
         (["{place}/relu", "--run", "no_such.py"], "file no_such.py does not exist"),
         (["{place}/relu", "{place}/gelu", "--keep", "x"], "--keep needs --run"),
+        (["{place}/relu", __file__], "is a script; to run it: sonde compare --run "),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

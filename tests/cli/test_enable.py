@@ -42,6 +42,22 @@ TRAINING = """
     net(torch.ones(2, 5))
     """
 
+FAILING = """
+    import os
+    import torch
+
+    os.chdir("/")
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = net(torch.ones(2, 4)).square().mean()
+        loss = (loss - loss.detach() - 1).log() if step == 1 else loss
+        loss.backward()
+        optimizer.step()
+    print("ended")
+    """
+
 
 class Ended(NamedTuple):
     """How a program ended."""
@@ -259,7 +275,10 @@ def test_status_says_what_each_variable_would_do(environment: Environment) -> No
     assert "steps 0|5-8" in done.stdout
     assert "debugger server at 127.0.0.1:50051" in done.stdout
     assert "at most 67.1 MB of memory" in done.stdout
-    assert "SONDE_GUARD has no effect" in done.stdout
+    assert "SONDE_GUARD has no effect, because a dump or the debugger" in done.stdout
+    guarded = environment.sonde("status", SONDE_GUARD="1")
+    place = environment.place / "sonde_steps"
+    assert f"would guard every step, and write to {place}" in guarded.stdout
     bad = environment.sonde("status", MINDSPORE_DUMP_CONFIG="no.json", ENABLE_MS_DEBUGGER="yes")
     assert bad.returncode == 2
     assert "ENABLE_MS_DEBUGGER must be 1 or 0 (got 'yes')" in bad.stdout
@@ -414,10 +433,25 @@ def test_the_debugger_is_asked_for_and_bad_values_are_reported(enabled: Environm
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "sonde: the training was ended from the debugger"
     assert "Traceback" not in err
-    done = enabled.python("train.py", ENABLE_MS_DEBUGGER="yes", SONDE_GUARD="1")
+    done = enabled.python("train.py", ENABLE_MS_DEBUGGER="yes", SONDE_GUARD="yes")
     assert done.stderr.count("ENABLE_MS_DEBUGGER must be 1 or 0 (got 'yes')") == 1
-    assert done.stderr.count("SONDE_GUARD has no effect") == 1
+    assert done.stderr.count("SONDE_GUARD must be 1, 0 or a directory") == 1
     assert "had no effect" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_guard_is_asked_for_and_keeps_the_step_that_goes_wrong(enabled: Environment) -> None:
+    enabled.write("guarded.py", FAILING)
+    plain = enabled.python("guarded.py")
+    done = enabled.python("guarded.py", SONDE_GUARD="./guarded")
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout)
+    place = enabled.place / "guarded"
+    first, *others = done.stderr.splitlines()
+    assert first == (
+        f"sonde: guarding every step; one that goes wrong is kept in {place} (from SONDE_GUARD)"
+    )
+    assert others[0].startswith("sonde: step 1: the loss is nan; it began at Default/log-op0")
+    assert [path.name for path in place.glob("step_*")] == ["step_1.rank_0"]
 
 
 def _is_paused(run: Any) -> bool:

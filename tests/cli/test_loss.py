@@ -95,6 +95,7 @@ def test_each_side_may_have_its_own_tag_and_pattern(
         (["a.csv", "a.csv", "--png", "no/x.png"], "--png no/x.png cannot be written"),
         (["a.csv", "a.csv", "--tag", "x"], "has no column 'x'"),
         (["a.csv"], "loss needs two sides, files or --run 'SCRIPT ARGS' (got 1)"),
+        (["a.csv", "t.py"], "t.py is a script; to run it: sonde loss --run t.py [usage]"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(
@@ -107,6 +108,7 @@ def test_mistakes_are_one_line_and_exit_code_2(
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("step,loss\n0,1\n1,2\n")
     Path("empty.csv").write_text("")
+    Path("t.py").write_text("import torch\n")
     Path("cut.json").write_text('{"losses": [1.0, 2')
     Path("other.csv").write_text("step,loss\n7,1\n8,2\n9,3\n")
     assert main(["loss", *words]) == 2

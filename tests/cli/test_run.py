@@ -229,11 +229,30 @@ def test_a_wrong_value_is_a_config_error() -> None:
         parse("--step-by", "epoch", "train.py")
 
 
+def test_the_environment_asks_for_a_guard(tmp_path: Path) -> None:
+    for value, directory in (("1", Path("sonde_steps")), (f"{tmp_path}/kept", tmp_path / "kept")):
+        found = prepared("train.py", environ={"SONDE_GUARD": value})
+        assert found.guard is not None
+        assert found.guard.directory == directory.absolute()
+        assert (found.note or "").endswith(f"{directory.absolute()} (from SONDE_GUARD)")
+        assert found.unused == []
+    assert prepared("train.py", environ={"SONDE_GUARD": "0"}).guard is None
+    bad = prepared("train.py", environ={"SONDE_GUARD": "yes"})
+    assert bad.guard is None
+    assert bad.unused == [
+        "SONDE_GUARD must be 1, 0 or a directory such as ./sonde_steps (got 'yes'); the program "
+        "runs without the guard [variable-unused]"
+    ]
+    dumped = prepared("--dump-to", str(tmp_path), "train.py", environ={"SONDE_GUARD": "1"})
+    assert dumped.guard is None
+    assert [line.split(",")[0] for line in dumped.unused] == ["SONDE_GUARD has no effect"]
+
+
 @pytest.mark.document(217)
 def test_variables_without_an_effect_are_reported(tmp_path: Path) -> None:
     environ = {"MINDSPORE_DUMP_CONFIG": "no.json", "SONDE_GUARD": "1", "ENABLE_MS_DEBUGGER": "yes"}
     found = prepared("--dump-to", str(tmp_path), "train.py", environ=environ).unused
-    assert [line.split()[0] for line in found] == [*environ]
+    assert sorted(line.split()[0] for line in found) == sorted(environ)
     assert found[0] == (
         "MINDSPORE_DUMP_CONFIG has no effect, because an option says what is dumped "
         "[variable-unused]"

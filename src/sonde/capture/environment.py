@@ -9,7 +9,6 @@ from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options
 from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.core.observation_variables import (
     DUMP_CONFIG,
-    GUARD,
     NO,
     SAVE_GRAPHS,
     SAVE_GRAPHS_PATH,
@@ -62,14 +61,3 @@ def unused_files(environ: Mapping[str, str]) -> list[str]:
         for name in names[1:]
         if environ[name] != environ[names[0]]
     ]
-
-
-def unused_guard(environ: Mapping[str, str]) -> list[str]:
-    """A line about the variable for the guard."""
-    if not environ.get(GUARD):
-        return []
-    text = (
-        f"{GUARD} has no effect: this version of Sonde has no guard; 'sonde run --overflow' finds "
-        "the first NaN or Inf"
-    )
-    return [ProblemLine(text, slug="variable-unused")]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from sonde.cli.compare_runs import DEFAULT_STEPS, pythons_of, run_into
+from sonde.cli.compare_runs import DEFAULT_STEPS, pythons_of, refuse_scripts, run_into
 from sonde.cli.compare_text import print_comparison
 from sonde.cli.mindspore_python import python_option
 from sonde.cli.own_option import own_option
@@ -150,6 +150,7 @@ def _check(arguments: CompareArguments) -> None:
         raise UsageError(
             f"compare needs two sides, dumps or --run 'SCRIPT ARGS' (got {count})", slug="usage"
         )
+    refuse_scripts("compare", arguments.sides)
     if arguments.python is not None and not arguments.runs:
         raise UsageError("--python needs --run", slug="usage")
     if arguments.keep is not None and not arguments.runs:

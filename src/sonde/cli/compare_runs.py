@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,16 @@ _NET = "run"
 _SHOWN_LINES = 15
 _LOOK_SECONDS = 0.2
 _GRACE_SECONDS = 20.0
+
+
+def refuse_scripts(command: str, sides: Iterable[Path]) -> None:
+    """Raise UsageError if a side is a script: it is not read but run, by ``--run``."""
+    for path in sides:
+        if path.suffix == ".py" and path.is_file():
+            raise UsageError(
+                f"{path} is a script; to run it: sonde {command} --run {shlex.quote(str(path))}",
+                slug="usage",
+            )
 
 
 def run_into(

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from sonde.cli.ckpt_files import console, json_option, print_line, write_file, write_json
-from sonde.cli.compare_runs import pythons_of, run_into
+from sonde.cli.compare_runs import pythons_of, refuse_scripts, run_into
 from sonde.cli.loss_plot import plot
 from sonde.cli.mindspore_python import python_option
 from sonde.compare.losses.compare import (
@@ -150,6 +150,7 @@ def _check_sides(
         raise UsageError(
             f"loss needs two sides, files or --run 'SCRIPT ARGS' (got {count})", slug="usage"
         )
+    refuse_scripts("loss", sides)
     for option, text in (("--steps", steps), ("--python", python)):
         if text is not None and not runs:
             raise UsageError(f"{option} needs --run", slug="usage")

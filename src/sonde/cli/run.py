@@ -37,6 +37,7 @@ from sonde.core.errors import UsageError
 from sonde.core.observation_variables import DUMP_CONFIG
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import options_from_environment, unused_variables
+from sonde.monitor.environment import OBSERVED, guard_from_environment, unused_guard
 
 if TYPE_CHECKING:
     from sonde.cli.mindspore_run import MindSporeRun
@@ -208,10 +209,12 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     if guard is not None:
         refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)
         note = None
+    elif config is None and debugger is None:
+        guard, note = guard_from_environment(environ) or (None, note)
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
-    if config is None and (determinism is not None or debugger is not None):
+    if config is None and guard is None and (determinism is not None or debugger is not None):
         note = None
     if debugger is not None:
         debugger = replace(debugger, script=name, arguments=arguments)
@@ -225,7 +228,10 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         determinism=determinism,
         debugger=debugger,
         compiled=options.compiled,
-        unused=_unused(options, environ),
+        unused=[
+            *_unused(options, environ),
+            *unused_guard(environ, because="" if guard is not None else OBSERVED),
+        ],
         guard=guard,
     )
 
@@ -297,7 +303,7 @@ def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:
     lines: list[str] = [ProblemLine(f"{name} {why}", slug="variable-unused") for name in names]
     if not is_chosen:
         lines = dump_variables.unused_files(environ)
-    return [*lines, *dump_variables.unused_guard(environ), *unused_variables(environ)]
+    return [*lines, *unused_variables(environ)]
 
 
 def _refuse(options: Sequence[str], reason: str) -> None:

@@ -16,6 +16,7 @@ from sonde.core.text.number_text import size_text
 from sonde.core.text.terminal_text import printable
 from sonde.debugger import settings as debugger
 from sonde.logs import say_errors
+from sonde.monitor import environment as monitor
 
 EPILOG = """\b
 Examples:
@@ -60,9 +61,11 @@ def _variables(environ: Mapping[str, str]) -> tuple[list[str], list[SondeError]]
     names = [name for name in (*VARIABLES, *_OTHERS) if environ.get(name)]
     lines = [f"{name}={environ[name]}" for name in names] or ["no variable is set"]
     problems: list[SondeError] = []
+    is_observed = False
     try:
         found = dump.config_from_environment(environ)
         if found is not None:
+            is_observed = True
             config, _ = found
             lines.append(f"would dump: {describe(config)}")
     except SondeError as error:
@@ -70,6 +73,7 @@ def _variables(environ: Mapping[str, str]) -> tuple[list[str], list[SondeError]]
     try:
         options = debugger.options_from_environment(environ)
         if options is not None:
+            is_observed = True
             memory = size_text(options.budget_bytes)
             lines.append(
                 f"would connect to the debugger server at {options.address}, and keep values in at "
@@ -77,6 +81,13 @@ def _variables(environ: Mapping[str, str]) -> tuple[list[str], list[SondeError]]
             )
     except SondeError as error:
         problems.append(error)
-    lines += [*dump.unused_files(environ), *dump.unused_guard(environ)]
+    reason = monitor.OBSERVED if is_observed else ""
+    try:
+        guard = None if is_observed else monitor.guard_from_environment(environ)
+        if guard is not None:
+            lines.append(f"would guard every step, and write to {guard[0].directory}")
+    except SondeError as error:
+        problems.append(error)
+    lines += [*dump.unused_files(environ), *monitor.unused_guard(environ, because=reason)]
     lines += [*debugger.unused_variables(environ)]
     return lines, problems

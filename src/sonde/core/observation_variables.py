@@ -15,6 +15,7 @@ DUMP_CONFIG = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 DEBUGGER_ADDRESS = ("SONDE_DEBUGGER_HOST", "SONDE_DEBUGGER_PORT")
 ENABLE_DEBUGGER = "ENABLE_MS_DEBUGGER"
 GUARD = "SONDE_GUARD"
+"""1, or the directory that the guard writes to."""
 SAVE_GRAPHS = "MS_DEV_SAVE_GRAPHS"
 """1, 2 or 3: graphs are written where no dump is asked for, into ``SAVE_GRAPHS_PATH``."""
 SAVE_GRAPHS_PATH = "MS_DEV_SAVE_GRAPHS_PATH"
@@ -25,9 +26,9 @@ CAPTURING = "SONDE_CAPTURING_PROCESS"
 by themselves, since they would write to the same dump."""
 
 NO = ("0", "false")
-"""The values by which ``ENABLE_MS_DEBUGGER`` and ``MS_DEV_SAVE_GRAPHS`` ask for nothing."""
+"""The values by which the switches below ask for nothing."""
 
-_SWITCHES = (ENABLE_DEBUGGER, SAVE_GRAPHS)
+_SWITCHES = (ENABLE_DEBUGGER, GUARD, SAVE_GRAPHS)
 _captures: list[int] = []
 
 

@@ -81,8 +81,8 @@ def test_a_program_that_imports_sonde_is_told_why_a_variable_has_no_effect(tmp_p
     done = _python(tmp_path, IMPORTING, MINDSPORE_DUMP_CONFIG="no.json", SONDE_GUARD="1")
     assert done.returncode == 0
     assert done.stderr == (
-        "sonde: MINDSPORE_DUMP_CONFIG is set but had no effect: run 'sonde enable' once in this "
-        "Python environment, or start the program with 'sonde run' [variable-unused]\n"
+        "sonde: MINDSPORE_DUMP_CONFIG, SONDE_GUARD are set but had no effect: run 'sonde enable' "
+        "once in this Python environment, or start the program with 'sonde run' [variable-unused]\n"
     )
     for harmless in ({}, {"ENABLE_MS_DEBUGGER": "0"}, {"MINDSPORE_DUMP_CONFIG": ""}):
         assert _python(tmp_path, IMPORTING, **harmless).stderr == ""

@@ -10,8 +10,8 @@ import atexit
 import logging
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
 from sonde import logs
@@ -23,14 +23,18 @@ from sonde.core.errors import SondeError
 from sonde.core.interruption import pass_on
 from sonde.core.observation_variables import (
     DUMP_CONFIG,
+    GUARD,
     SAVE_GRAPHS_PATH,
     asking,
+    capturing,
     is_part_of_capture,
 )
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger import Terminated
 from sonde.debugger import settings as debugger
 from sonde.debugger.settings import DebuggerOptions
+from sonde.monitor import environment as monitor
+from sonde.monitor.options import GuardOptions
 
 BAD_SETTING = 2
 TERMINATED = 130
@@ -57,9 +61,9 @@ def begin(directory: str = "") -> None:
         return
     _begun.append(os.getpid())
     logs.configure()
-    if is_running():
+    if is_running() or _is_guarded():
         what = f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect"
-        why = "the program runs a capture of its own"
+        why = f"the program runs a {'capture' if is_running() else 'guard'} of its own"
         logs.say(ProblemLine(f"{what}: {why}", slug="variable-unused"))
         return
     try:
@@ -82,24 +86,41 @@ def begin(directory: str = "") -> None:
 
 def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | None:
     """The capture that the variables ask for; None if none can be."""
+    found = dump.config_from_environment(environ)
+    options: DebuggerOptions | None = debugger.options_from_environment(environ)
+    is_observed = found is not None or options is not None
+    guarded = None if is_observed else monitor.guard_from_environment(environ)
     if environ.get("RANK", "0") == "0":  # one rank prints them
         for line in (
             *dump.unused_files(environ),
-            *dump.unused_guard(environ),
+            *monitor.unused_guard(environ, because=monitor.OBSERVED if is_observed else ""),
             *debugger.unused_variables(environ),
+            *(note for _, note in filter(None, (found, guarded))),
         ):
             logs.say(line)
-    config: CaptureConfig | None = None
-    found = dump.config_from_environment(environ)
-    if found is not None:
-        config, note = found
-        if environ.get("RANK", "0") == "0":
-            logs.say(note)
-    options: DebuggerOptions | None = debugger.options_from_environment(environ)
-    if config is None and options is None:
+    if not is_observed and guarded is None:
         return None
     _log.info("the program is observed from here on, because of %s", ", ".join(asking(environ)))
+    if guarded is not None:
+        return _guard(guarded[0])
+    config: CaptureConfig | None = None if found is None else found[0]
     return attach(config, starts_at_once=False, debugger=options)
+
+
+@contextmanager
+def _guard(options: GuardOptions) -> Iterator[None]:
+    """The guard of ``sonde run --guard``; programs that this one starts have none, since they would
+    write to the same directory."""
+    from sonde.adapters.torch.monitor.guarding import guard  # slow to import, and rarely wanted
+
+    with capturing(), guard(options):
+        yield
+
+
+def _is_guarded() -> bool:
+    """Whether the program itself runs a guard."""
+    guarding = sys.modules.get("sonde.adapters.torch.monitor.guarding")
+    return guarding is not None and guarding.is_running()
 
 
 def _with_paths(environ: Mapping[str, str], directory: str) -> Mapping[str, str]:
@@ -112,6 +133,9 @@ def _with_paths(environ: Mapping[str, str], directory: str) -> Mapping[str, str]
         for name in (*DUMP_CONFIG, SAVE_GRAPHS_PATH)
         if environ.get(name)
     }
+    guard = monitor.guard_directory(environ)
+    if guard is not None:
+        files[GUARD] = os.path.join(directory, guard)
     return {**environ, **files}
 
 

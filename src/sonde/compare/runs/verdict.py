@@ -11,6 +11,7 @@ from sonde.compare.runs.overview import growth_of, module_path
 from sonde.compare.runs.result import DivergenceStart, LossPair, OpPair, RunComparison, TensorPair
 from sonde.core.finding import EvidenceStatus, Finding
 from sonde.core.keys import TensorKey
+from sonde.core.text.number_text import count_text
 
 Readers = Mapping[tuple[int, int, str], OpPair]
 
@@ -136,11 +137,12 @@ def _worst(pair: OpPair) -> TensorPair:
 def _cause(pair: OpPair, tensor: TensorPair, found: RunComparison) -> tuple[str, str]:
     """The rule that explains the divergence, and a sentence."""
     if pair.kind == "parameter":
-        others = sum(
+        others = -1 + sum(
             each.status == "diverged" and each.kind == "parameter" and each.step == pair.step
             for each in found.pairs
         )
-        more = f"; so do {others - 1} other parameters" if others > 1 else ""
+        verb = "does" if others == 1 else "do"
+        more = f"; so {verb} {count_text(others, 'other parameter')}" if others > 0 else ""
         return "parameter", f"the parameter {pair.b} differs before the step begins{more}"
     if pair.kind == "input":
         text = f"the input {pair.b} of the step differs: not the same data, or not the same order"

@@ -88,6 +88,11 @@ def guard(
             _RUNNING.remove(guarding)
 
 
+def is_running() -> bool:
+    """Whether a guard runs."""
+    return bool(_RUNNING)
+
+
 def trigger(reason: str) -> None:
     """Keep the running step of the running guard; do nothing without a guard."""
     for guarding in _RUNNING:
