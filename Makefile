@@ -70,8 +70,7 @@ check: setup sanitize page  ## lint, format, types, layers, the page, and the na
 	$(BIN)/lint-imports --no-logo
 
 sanitize: setup
-	native/tests/sanitize.sh
-	native/tests/sanitize_matcher.sh $(BIN)/python
+	@if [ -x native/tests/sanitize.sh ]; then native/tests/sanitize.sh $(BIN)/python; fi
 
 web: web/node_modules/.installed  ## build the debugger's page and the reports' script into the package (needs Node 20)
 	cd web && npm run --silent build && npx vite build --config vite.report.config.ts

@@ -7,24 +7,16 @@ namespace sonde_match {
 
 enum class Flat { kOk, kOdd };
 
-using Items = sonde::InlineVector<PyObject*, 8>;  // borrowed
-using Keys = sonde::InlineVector<uintptr_t, 8>;
-
 struct Tensors {
-  Items items;
-  Keys keys;
+  std::vector<PyObject*> items;  // borrowed
+  std::vector<uintptr_t> keys;
 };
 
-// Whether a value is a plain tensor or a parameter.
-inline bool is_tensor(Matcher* self, PyObject* value) {
-  PyTypeObject* type = Py_TYPE(value);
-  return type == reinterpret_cast<PyTypeObject*>(self->tensor_type.get()) ||
-         type == reinterpret_cast<PyTypeObject*>(self->parameter_type.get());
-}
-
 // Adds `value` if it is a tensor; kOdd: it is an instance of a subclass of Tensor.
-inline Flat add_tensor(Matcher* self, PyObject* value, Items& items) {
-  if (is_tensor(self, value)) {
+inline Flat add_tensor(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (type == reinterpret_cast<PyTypeObject*>(self->tensor_type.get()) ||
+      type == reinterpret_cast<PyTypeObject*>(self->parameter_type.get())) {
     items.push_back(value);
   } else if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(self->tensor_type.get()))) {
     return Flat::kOdd;
@@ -33,7 +25,7 @@ inline Flat add_tensor(Matcher* self, PyObject* value, Items& items) {
 }
 
 // Adds the tensors of an argument: itself, or those directly in a list or tuple.
-inline Flat flatten(Matcher* self, PyObject* value, Items& items) {
+inline Flat flatten(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
   if (PyList_CheckExact(value)) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i)
       if (add_tensor(self, PyList_GET_ITEM(value, i), items) == Flat::kOdd) return Flat::kOdd;
@@ -47,23 +39,8 @@ inline Flat flatten(Matcher* self, PyObject* value, Items& items) {
   return add_tensor(self, value, items);
 }
 
-// The number of tensors that `flatten` finds.
-inline size_t count_tensors(Matcher* self, PyObject* value) {
-  size_t count = 0;
-  if (PyList_CheckExact(value)) {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i)
-      count += is_tensor(self, PyList_GET_ITEM(value, i));
-  } else if (PyTuple_CheckExact(value)) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
-      count += is_tensor(self, PyTuple_GET_ITEM(value, i));
-  } else {
-    count = is_tensor(self, value);
-  }
-  return count;
-}
-
 // The storages of tensors; false, without an error, where a tensor has none.
-inline bool add_keys(const Items& items, Keys& keys) {
+inline bool add_keys(const std::vector<PyObject*>& items, std::vector<uintptr_t>& keys) {
   for (PyObject* tensor : items) {
     uintptr_t key;
     if (!sonde_tensor::storage_key(tensor, &key)) {
@@ -85,7 +62,7 @@ Owned list_of(const Items& items) {
   return list;
 }
 
-inline Owned list_of_keys(const Keys& keys) {
+inline Owned list_of_keys(const std::vector<uintptr_t>& keys) {
   Owned list = Owned::take(PyList_New(static_cast<Py_ssize_t>(keys.size())));
   if (!list) return list;
   for (size_t i = 0; i < keys.size(); ++i) {

@@ -1,50 +1,15 @@
 #include "dispatch.h"
 
-#include "draft_run.h"
-#include "drafting.h"
 #include "find_node.h"
 #include "op_run.h"
-
-#include <ctime>
+#include "provisional.h"
 
 namespace sonde_match {
 
 namespace {
 
-// Of one op in about so many the time is measured. Not of every so-manyth: in a loop that would often
-// be the same op.
-constexpr uint32_t kMeasuredEvery = 24;
-
-PyObject* op_name;
 PyObject* full_name;
 PyObject* foreach_prefix;
-
-// The processor time of this thread.
-long long thread_nanoseconds() {
-  timespec time;
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)) return 0;
-  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
-// How long asking for the time takes.
-long long clock_nanoseconds() {
-  constexpr int kTimes = 64;
-  const long long start = thread_nanoseconds();
-  long long last = start;
-  for (int i = 0; i < kTimes; ++i) last = thread_nanoseconds();
-  return (last - start) / kTimes;
-}
-
-// Calls an op. Its time is not that of observing it.
-Owned call_op(Matcher* self, PyObject* op, PyObject* args, PyObject* kwargs) {
-  if (!self->is_measuring) return Owned::take(PyObject_Call(op, args, kwargs));
-  self->is_measuring = false;
-  const long long start = thread_nanoseconds();
-  Owned result = Owned::take(PyObject_Call(op, args, kwargs));
-  self->inside_op += thread_nanoseconds() - start;
-  self->is_measuring = true;
-  return result;
-}
 
 // Passes the Python exception that is set to `failed`. An exception of the program, which `failed`
 // raises again, stays set, as do KeyboardInterrupt and SystemExit, and -1 is returned.
@@ -76,11 +41,15 @@ class WriteCount {
  public:
   explicit WriteCount(Matcher* self) : self_(self) {}
 
-  // Before the op; false with an exception of the program set. `is_needed` is what is known of this op:
-  // 1, 0, or -1 where that is to be found out.
-  bool begin(PyObject* func, PyObject* args, PyObject* kwargs, int* is_needed) {
-    if (*is_needed < 0) *is_needed = is_foreach(func);
-    if (!*is_needed) return true;
+  // Before the op; false with an exception of the program set.
+  bool begin(PyObject* func, PyObject* args, PyObject* kwargs) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self_->overload_type.get()) return true;
+    const Owned name = sonde_tensor::attribute(func, full_name);
+    if (!name || !PyUnicode_Check(name.get())) {
+      PyErr_Clear();
+      return true;
+    }
+    if (!PyUnicode_Tailmatch(name.get(), foreach_prefix, 0, PY_SSIZE_T_MAX, -1)) return true;
     written_ = Owned::take(PyObject_CallFunctionObjArgs(self_->uncounted_writes.get(), func, args,
                                                         kwargs ? kwargs : Py_None, nullptr));
     return written_ || report_failure(self_) == 0;
@@ -94,15 +63,6 @@ class WriteCount {
   }
 
  private:
-  bool is_foreach(PyObject* func) const {
-    if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self_->overload_type.get()) return false;
-    const Owned name = sonde_tensor::attribute(func, full_name);
-    if (name && PyUnicode_Check(name.get()))
-      return PyUnicode_Tailmatch(name.get(), foreach_prefix, 0, PY_SSIZE_T_MAX, -1) != 0;
-    PyErr_Clear();
-    return false;
-  }
-
   Matcher* self_;
   Owned written_;
 };
@@ -113,13 +73,13 @@ Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs)
   if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type.get()) {
     const Owned compiler = Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), Py_None));
     if (!compiler) return {};
-    Owned result = call_op(self, func, args, kwargs);
+    Owned result = Owned::take(PyObject_Call(func, args, kwargs));
     sonde::KeepException pending;
     Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), compiler.get()));
     return result;
   }
   const Owned function = Owned::take(PyObject_CallOneArg(self->function_of.get(), func));
-  return function ? call_op(self, function.get(), args, kwargs) : Owned();
+  return Owned::take(function ? PyObject_Call(function.get(), args, kwargs) : nullptr);
 }
 
 // An op that is not matched here: Python matches or learns it; it is run from here, so that the traceback of
@@ -131,8 +91,7 @@ PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwa
       Owned::take(PyObject_CallFunctionObjArgs(self->before_op.get(), func, args, given, nullptr));
   if (!begun && report_failure(self) < 0) return nullptr;
   WriteCount writes(self);
-  int counts_writes = -1;
-  if (!writes.begin(func, args, kwargs, &counts_writes)) return nullptr;
+  if (!writes.begin(func, args, kwargs)) return nullptr;
   Owned result = call_func(self, func, args, kwargs);
   if (result && !writes.end()) return nullptr;
   if (!begun || begun.get() == Py_None) return result.release();
@@ -157,7 +116,7 @@ void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun
   {
     sonde::KeepException pending;
     if (!take_back_inputs(node, *run)) PyErr_Clear();
-    if (!restore_written(self, tensors, run)) {
+    if (!restore_written(self, node, tensors, run)) {
       if (report_failure(self) < 0) pending.replace();
       return;
     }
@@ -166,11 +125,11 @@ void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun
   if (begun) report_raised(self, begun.get(), args, kwargs);
 }
 
-// Lets Python learn an op that has already run, or raised, with a draft: the tuple that Python gets
-// for an op that has begun, with its inputs as they were before. Empty with an error set.
-Owned begin_late(Matcher* self, const Draft& draft, const Tensors& tensors, OpRun* run,
-                 PyObject* func, PyObject* args, PyObject* kwargs) {
-  if (!take_back_draft(draft, run) || !restore_written(self, tensors, run)) return {};
+// Lets Python learn an op that has already run, or raised, with a provisional node: the tuple that
+// Python gets for an op that has begun, with its inputs as they were before. Empty with an error set.
+Owned begin_late(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* func,
+                 PyObject* args, PyObject* kwargs) {
+  if (!restore_written(self, node, tensors, run)) return {};
   const Owned begun = Owned::take(PyObject_CallFunctionObjArgs(
       self->before_op.get(), func, args, kwargs ? kwargs : Py_None, nullptr));
   if (!begun || !PyTuple_Check(begun.get()) || PyTuple_GET_SIZE(begun.get()) != 4 ||
@@ -181,40 +140,16 @@ Owned begin_late(Matcher* self, const Draft& draft, const Tensors& tensors, OpRu
                                   PyTuple_GET_ITEM(begun.get(), 2), run->inputs_before.get()));
 }
 
-// A draft that is taken back at the end of the block unless it is kept. The step may end inside of the
-// op: a signal handler of the program runs anywhere. All drafts are then gone.
-class DraftOfOp {
- public:
-  explicit DraftOfOp(Matcher* self)
-      : self_(self), draft_(self->drafts.add()), round_(self->round) {}
-  ~DraftOfOp() {
-    if (draft_ && !is_gone()) self_->drafts.take_back(draft_);
-  }
-  DraftOfOp(const DraftOfOp&) = delete;
-  DraftOfOp& operator=(const DraftOfOp&) = delete;
-
-  bool is_gone() const { return self_->round != round_; }
-  Draft* get() const { return draft_; }
-  Draft* keep() { return std::exchange(draft_, nullptr); }
-
- private:
-  Matcher* self_;
-  Draft* draft_;
-  long long round_;
-};
-
-// Runs an op with a draft. False: nothing was done, and Python has to handle it.
-bool run_draft(Matcher* self, const Place& place, PyObject* func, const Tensors& tensors,
-               PyObject* args, PyObject* kwargs, PyObject** returned) {
-  CallSite* site = find_site(self, place);
+// Runs an op with a provisional node. False: nothing was done, and Python has to handle it.
+bool run_provisional(Matcher* self, const Place& place, PyObject* func, const Tensors& tensors,
+                     PyObject* args, PyObject* kwargs, PyObject** returned) {
+  CallSite* site = find_site(self, place.key);
   if (!site) return false;
-  // Rows: what Python code has read in the step in which it learns ops would be read again here.
-  if (self->every_row && site->round == self->round) return false;
-  DraftOfOp draft(self);
+  OwnedNode node;
   OpRun run;
-  Made made = begin_draft(self, site, place.cause, tensors, args, kwargs, draft.get());
+  Made made = make_provisional(self, site, place.cause, tensors, args, kwargs, &node);
   if (made == Made::kDone) {
-    const Copied begun = before_draft(self, *draft.get(), tensors, &run);
+    const Copied begun = before_provisional(self, node.get(), tensors, &run);
     made = begun == Copied::kDone      ? Made::kDone
            : begun == Copied::kNotPlain ? Made::kNotHere
                                         : Made::kError;
@@ -226,36 +161,34 @@ bool run_draft(Matcher* self, const Place& place, PyObject* func, const Tensors&
   if (made != Made::kDone) return false;
   *returned = nullptr;
   WriteCount writes(self);
-  if (!site->writes.empty() && !writes.begin(func, args, kwargs, &site->counts_writes)) return true;
-  Owned result = call_op(self, site->op.get(), args, kwargs);
+  if (node->has_writes && !writes.begin(func, args, kwargs)) return true;
+  Owned result = Owned::take(PyObject_Call(site->op.get(), args, kwargs));
   if (result && !writes.end()) return true;
   if (!result) {
     Owned begun;
     {
       sonde::KeepException pending;
-      begun = begin_late(self, *draft.get(), tensors, &run, func, args, kwargs);
+      begun = begin_late(self, node.get(), tensors, &run, func, args, kwargs);
       if (!begun) PyErr_Clear();
     }
     if (begun && begun.get() != Py_None) report_raised(self, begun.get(), args, kwargs);
     return true;
   }
-  if (draft.is_gone()) {
-    *returned = result.release();
-    return true;
-  }
-  Items results;
-  Keys keys;
-  made = add_outputs(self, draft.get(), tensors, result.get(), &results, &keys);
+  std::vector<PyObject*> results;
+  std::vector<uintptr_t> keys;
+  made = add_outputs(self, node.get(), tensors, result.get(), &results, &keys);
   bool ok = made != Made::kError;
   if (made == Made::kNotHere) {
-    const Owned begun = begin_late(self, *draft.get(), tensors, &run, func, args, kwargs);
+    const Owned begun = begin_late(self, node.get(), tensors, &run, func, args, kwargs);
     ok = begun && (begun.get() == Py_None ||
                    Owned::take(PyObject_CallFunctionObjArgs(
                        self->after_op.get(), begun.get(), result.get(), args,
                        kwargs ? kwargs : Py_None, nullptr)));
   } else if (ok) {
-    ok = keep_draft(self, draft.get()) &&
-         finish_draft(self, draft.keep(), tensors, &run, results, keys, args, kwargs);
+    Node* kept = node.get();
+    ok = keep_provisional(self, std::move(node)) &&
+         finish_op(self, kept, tensors, &run, results, keys, args, kwargs);
+    if (!kept->record) forget_fast_path(kept);
   }
   *returned = !ok && report_failure(self) < 0 ? nullptr : result.release();
   return true;
@@ -272,12 +205,22 @@ bool are_plain(Matcher* self, PyObject* types) {
   return true;
 }
 
-PyObject* dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
+}  // namespace
+
+PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
+  if (count < 4) {
+    PyErr_SetString(PyExc_TypeError, "dispatch(mode, func, types, args, kwargs=None)");
+    return nullptr;
+  }
   PyObject* func = values[1];
   PyObject* types = values[2];
   PyObject* args = values[3];
   PyObject* kwargs = count > 4 && values[4] != Py_None ? values[4] : nullptr;
   if (kwargs && PyDict_GET_SIZE(kwargs) == 0) kwargs = nullptr;
+  if (!self->before_op) {
+    PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
+    return nullptr;
+  }
   if (!self->started || !self->at || !PyTuple_CheckExact(args) || !are_plain(self, types))
     return call_slow(self, func, args, kwargs);
   Tensors tensors;
@@ -298,21 +241,20 @@ PyObject* dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
   if (!node) {
     if (PyErr_Occurred() && report_failure(self) < 0) return nullptr;
     Place place;
-    const bool drafts = self->every_op || (self->every_row && self->are_counts_known);
-    if (!drafts || !find_place(self, func, args, kwargs, &place)) {
+    if (!self->every_op || !find_place(self, func, args, kwargs, &place)) {
       if (PyErr_Occurred() && report_failure(self) < 0) return nullptr;
       return call_slow(self, func, args, kwargs);
     }
     PyObject* result;
-    if (run_draft(self, place, func, tensors, args, kwargs, &result)) return result;
+    if (run_provisional(self, place, func, tensors, args, kwargs, &result)) return result;
     return call_slow(self, func, args, kwargs, &place);
   }
   OpRun run;
   bool known = before_op(self, node, tensors, &run);
   if (!known && report_failure(self) < 0) return nullptr;
   WriteCount writes(self);
-  if (node->has_writes && !writes.begin(func, args, kwargs, &node->counts_writes)) return nullptr;
-  Owned result = call_op(self, node->op.get(), args, kwargs);
+  if (node->has_writes && !writes.begin(func, args, kwargs)) return nullptr;
+  Owned result = Owned::take(PyObject_Call(node->op.get(), args, kwargs));
   if (result && !writes.end()) return nullptr;
   if (!result) {
     if (known && node->wanted) report_raised_node(self, node, tensors, &run, args, kwargs);
@@ -322,50 +264,10 @@ PyObject* dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
   return result.release();
 }
 
-}  // namespace
-
-PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
-  if (count < 4) {
-    PyErr_SetString(PyExc_TypeError, "dispatch(mode, func, types, args, kwargs=None)");
-    return nullptr;
-  }
-  if (!self->before_op) {
-    PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
-    return nullptr;
-  }
-  if (++self->op_count < self->measure_at || self->is_measuring)
-    return dispatch(self, values, count);
-  self->random = self->random * 1664525 + 1013904223;
-  self->measure_at = self->op_count + 1 + (self->random >> 16) % (2 * kMeasuredEvery - 1);
-  static const long long clock = clock_nanoseconds();
-  self->is_measuring = true;
-  self->inside_op = 0;
-  const long long start = thread_nanoseconds();
-  PyObject* result = dispatch(self, values, count);
-  const long long own = thread_nanoseconds() - start - self->inside_op - 2 * clock;
-  self->is_measuring = false;
-  ++self->measured_ops;
-  if (own > 0) self->own_nanoseconds += own;
-  return result;
-}
-
-// pass_op(mode, func, types, args, kwargs=None): a dispatch that does nothing, to measure what torch
-// takes to call one.
-PyObject* pass_op(PyObject*, PyObject* const* values, Py_ssize_t count) {
-  if (count < 4) {
-    PyErr_SetString(PyExc_TypeError, "pass_op(mode, func, types, args, kwargs=None)");
-    return nullptr;
-  }
-  PyObject* kwargs = count > 4 && values[4] != Py_None ? values[4] : nullptr;
-  const Owned op = sonde_tensor::attribute(values[1], op_name);
-  return op ? PyObject_Call(op.get(), values[3], kwargs) : nullptr;
-}
-
 bool make_op_name() {
-  op_name = PyUnicode_InternFromString("_op");
   full_name = PyUnicode_InternFromString("_name");
   foreach_prefix = PyUnicode_InternFromString("aten::_foreach_");
-  return op_name && full_name && foreach_prefix;
+  return full_name && foreach_prefix;
 }
 
 }  // namespace sonde_match

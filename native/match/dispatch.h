@@ -9,9 +9,6 @@ namespace sonde_match {
 // so the mode is the first argument; it is not used.
 PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count);
 
-// A dispatch that does nothing; see dispatch.cpp.
-PyObject* pass_op(PyObject*, PyObject* const* values, Py_ssize_t count);
-
 // Interns the attribute name that it reads from ops; false with an error set.
 bool make_op_name();
 

@@ -1,21 +1,33 @@
 #include "find_node.h"
 
-#include "frames.h"
-
 namespace sonde_match {
 
 namespace {
 
-// Whether the op is called from where it was learned: the same instruction of the same code.
-bool is_same_call(const Node* node) {
-  long above = node->depth - 1;
-  bool is_same = false;
-  visit_frames([&](const Frame& frame) {
-    if (above--) return true;
-    is_same = frame.code == node->code.get() && frame.last == node->last;
-    return false;
-  });
-  return is_same;
+struct Names {
+  PyObject* f_code;
+  PyObject* f_lasti;
+};
+Names names;
+
+// Whether the op is called from where it was learned, the same instruction of the same code: 1, 0,
+// or -1 with an error set.
+int is_same_call(Matcher* self, Node* node) {
+  const Owned depth = Owned::take(PyLong_FromLong(node->depth - 1));
+  if (!depth) return -1;
+  const Owned frame = Owned::take(PyObject_CallOneArg(self->getframe.get(), depth.get()));
+  if (!frame) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  const Owned code = sonde_tensor::attribute(frame.get(), names.f_code);
+  if (!code) return -1;
+  if (code.get() != node->code.get()) return 0;
+  long long last;
+  if (!sonde_tensor::number_from(sonde_tensor::attribute(frame.get(), names.f_lasti), &last))
+    return -1;
+  return last == node->last;
 }
 
 // Asks Python a yes/no question about a node and the tensors at hand: 1, 0, or -1 with an error.
@@ -59,12 +71,14 @@ Inputs compare_inputs(Matcher* self, Node* node, const Tensors& tensors) {
 }  // namespace
 
 Node* find_node(Matcher* self, PyObject* func, Tensors& tensors) {
-  if (self->tip) return nullptr;  // Nothing follows it yet.
   for (size_t position = 0; position < self->at->next.size(); ++position) {
     Node* node = self->at->next[position].get();
     if (node->func.get() != func || node->in_refs.size() != tensors.keys.size()) continue;
     if (node->depth) {
-      if (node->scope.get() != self->scope.get() || !is_same_call(node)) continue;
+      if (node->scope.get() != self->scope.get()) continue;
+      int same = is_same_call(self, node);
+      if (same < 0) return nullptr;
+      if (!same) continue;
     }
     Inputs inputs = compare_inputs(self, node, tensors);
     if (inputs == Inputs::kError) return nullptr;
@@ -77,6 +91,12 @@ Node* find_node(Matcher* self, PyObject* func, Tensors& tensors) {
     return node;
   }
   return nullptr;
+}
+
+bool make_frame_names() {
+  names.f_code = PyUnicode_InternFromString("f_code");
+  names.f_lasti = PyUnicode_InternFromString("f_lasti");
+  return names.f_code && names.f_lasti;
 }
 
 }  // namespace sonde_match

@@ -3,14 +3,13 @@
 #include "arguments.h"
 #include "dispatch.h"
 #include "geometry.h"
-#include "drafting.h"
+#include "provisional.h"
 #include "tables.h"
 #include "tensor_ref.h"
 
 #include <algorithm>
 #include <chrono>
 #include <new>
-#include <numeric>
 
 namespace sonde_match {
 
@@ -18,7 +17,6 @@ namespace {
 
 // Empties the tables of a step.
 void forget_step(Matcher* self) {
-  ++self->round;
   stop_watching(self);
   self->fresh.clear();
   self->current.clear();
@@ -26,18 +24,16 @@ void forget_step(Matcher* self) {
   self->sequence.clear();
   self->leaf_refs.clear();
   self->is_reshaped = 0;
-  std::fill(self->counts.begin(), self->counts.end(), 0);
-  self->are_counts_known = true;
   if (self->met_leaves) PySet_Clear(self->met_leaves.get());
-  drop_drafts(self);
+  drop_provisional(self);
 }
 
 // The fields that are objects of Python.
 constexpr Owned MatcherFields::*kObjects[] = {
     &MatcherFields::tensor_type,     &MatcherFields::parameter_type,
     &MatcherFields::overload_type,   &MatcherFields::untyped_storage,
-    &MatcherFields::sequence_number, &MatcherFields::before_op,
-    &MatcherFields::bind_inputs,
+    &MatcherFields::sequence_number, &MatcherFields::getframe,
+    &MatcherFields::before_op,       &MatcherFields::bind_inputs,
     &MatcherFields::inputs_match,    &MatcherFields::find_wants,
     &MatcherFields::emit_leaves,     &MatcherFields::keep_written,
     &MatcherFields::restore_written, &MatcherFields::op_raised,
@@ -47,9 +43,7 @@ constexpr Owned MatcherFields::*kObjects[] = {
     &MatcherFields::autograd_node,   &MatcherFields::engine_code,
     &MatcherFields::function_of,     &MatcherFields::op_writes,
     &MatcherFields::describe_site,   &MatcherFields::meet_input,
-    &MatcherFields::complete_node,   &MatcherFields::name_op,
-    &MatcherFields::is_user_code,    &MatcherFields::free_storage,
-    &MatcherFields::has_died,        &MatcherFields::scope,
+    &MatcherFields::complete_node,   &MatcherFields::scope,
     &MatcherFields::gone};
 
 int visit_site(const CallSite& site, visitproc visit, void* arg) {
@@ -57,12 +51,6 @@ int visit_site(const CallSite& site, visitproc visit, void* arg) {
     if (int stop = field->visit(visit, arg)) return stop;
   for (const Owned& object : site.key_objects)
     if (int stop = object.visit(visit, arg)) return stop;
-  for (const auto& [number, named] : site.named) {
-    if (int stop = named.op_node.visit(visit, arg)) return stop;
-    for (const std::vector<RowLabel>* labels : {&named.inputs, &named.outputs})
-      for (const RowLabel& label : *labels)
-        if (int stop = label.label.visit(visit, arg)) return stop;
-  }
   return 0;
 }
 
@@ -72,7 +60,6 @@ int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
   for (auto field : kObjects)
     if (int stop = (self->*field).visit(visit, arg)) return stop;
   if (int stop = self->every_op.visit(visit, arg)) return stop;
-  if (int stop = self->every_row.visit(visit, arg)) return stop;
   if (int stop = self->met_leaves.visit(visit, arg)) return stop;
   // Weak references refer to `gone`, and so to the matcher.
   for (const auto& watcher : self->watchers)
@@ -83,11 +70,8 @@ int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
     if (int stop = visit_site(*each.second, visit, arg)) return stop;
   for (const auto& each : self->writing_ops)
     if (int stop = each.second.first.visit(visit, arg)) return stop;
-  for (const auto& each : self->user_codes)
-    if (int stop = each.second.first.visit(visit, arg)) return stop;
-  for (const auto& each : self->leaf_labels)
-    if (int stop = each.second.label.visit(visit, arg)) return stop;
-  if (int stop = self->drafts.visit(visit, arg)) return stop;
+  for (const OwnedNode& node : self->provisional)
+    if (int stop = node.visit(visit, arg)) return stop;
   return self->at.visit(visit, arg);
 }
 
@@ -96,7 +80,6 @@ int Matcher_clear(Matcher* self) {
   forget_step(self);
   for (auto field : kObjects) (self->*field).reset();
   self->every_op.reset();
-  self->every_row.reset();
   self->at.reset();
   decltype(self->lasting) lasting;
   lasting.swap(self->lasting);
@@ -104,10 +87,6 @@ int Matcher_clear(Matcher* self) {
   sites.swap(self->sites);
   decltype(self->writing_ops) writing_ops;
   writing_ops.swap(self->writing_ops);
-  decltype(self->user_codes) user_codes;
-  user_codes.swap(self->user_codes);
-  decltype(self->leaf_labels) leaf_labels;
-  leaf_labels.swap(self->leaf_labels);
   return 0;
 }
 
@@ -144,6 +123,7 @@ const Field kFields[] = {
     {"overload_type", &MatcherFields::overload_type},
     {"untyped_storage", &MatcherFields::untyped_storage},
     {"sequence_number", &MatcherFields::sequence_number},
+    {"getframe", &MatcherFields::getframe},
     {"before_op", &MatcherFields::before_op},
     {"bind_inputs", &MatcherFields::bind_inputs},
     {"inputs_match", &MatcherFields::inputs_match},
@@ -165,10 +145,6 @@ const Field kFields[] = {
     {"describe_site", &MatcherFields::describe_site},
     {"meet_input", &MatcherFields::meet_input},
     {"complete_node", &MatcherFields::complete_node},
-    {"name_op", &MatcherFields::name_op},
-    {"is_user_code", &MatcherFields::is_user_code},
-    {"free_storage", &MatcherFields::free_storage},
-    {"has_died", &MatcherFields::has_died},
 };
 
 // connect(*, tensor_type=..., ...): each of kFields, all needed.
@@ -221,7 +197,7 @@ PyObject* Matcher_cause(Matcher* self, PyObject* number) {
   if (value == -1 && PyErr_Occurred()) return nullptr;
   auto found = self->sequence.find(value);
   if (found == self->sequence.end()) Py_RETURN_NONE;
-  return Py_XNewRef(record_of(self, found->second));
+  return Py_XNewRef(record_of(found->second));
 }
 
 // put(kind, ref, key, impl): a tensor over storage `key` holds `ref` now
@@ -241,7 +217,7 @@ PyObject* Matcher_put(Matcher* self, PyObject* args) {
 
 // note(record): it is that of `at`
 PyObject* Matcher_note(Matcher* self, PyObject*) {
-  if (!note_sequence(self, {self->at.get(), nullptr})) return nullptr;
+  if (!note_sequence(self, self->at.get())) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -263,8 +239,7 @@ PyObject* Matcher_watch(Matcher* self, PyObject* args) {
   PyObject *number, *object;
   uintptr_t key;
   if (!PyArg_ParseTuple(args, "OO", &number, &object)) return nullptr;
-  if (!key_argument(number, &key)) return nullptr;
-  if (!hold_storage(self, key) && !watch(self, object, key)) return nullptr;
+  if (!key_argument(number, &key) || !watch(self, object, key)) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -318,15 +293,8 @@ PyObject* Matcher_forget(Matcher* self, PyObject*) {
 }
 
 PyObject* Matcher_get_at(Matcher* self, void*) {
-  if (!last_node(self)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
-  return Py_NewRef(self->at.as_python());
+  return Py_NewRef(self->at ? self->at.as_python() : Py_None);
 }
-
-PyObject* Matcher_get_ops_in_step(Matcher* self, void*) {
-  return PyLong_FromLong(std::accumulate(self->counts.begin(), self->counts.end(), 0L));
-}
-
-PyObject* Matcher_get_has_draft(Matcher* self, void*) { return PyBool_FromLong(self->tip != nullptr); }
 
 int Matcher_set_at(Matcher* self, PyObject* value, void*) {
   if (!value || !PyObject_TypeCheck(value, &NodeType)) {
@@ -334,25 +302,20 @@ int Matcher_set_at(Matcher* self, PyObject* value, void*) {
     return -1;
   }
   self->at = OwnedNode::share(value);
-  self->tip = nullptr;
-  if (self->at->func.get() != Py_None) count_op(self, self->at->group);
   return note_leaves(self, self->at.get()) ? 0 : -1;
 }
 
 PyObject* Matcher_get_every_op(Matcher* self, void*) {
-  PyObject* rows = self->every_row ? self->every_row.as_python() : Py_None;
-  return Py_NewRef(self->every_op ? self->every_op.as_python() : rows);
+  return Py_NewRef(self->every_op ? self->every_op.as_python() : Py_None);
 }
 
 int Matcher_set_every_op(Matcher* self, PyObject* value, void*) {
-  const bool is_screen = value && PyObject_TypeCheck(value, &ScreenType);
-  const bool collects = value && PyObject_TypeCheck(value, &RowCollectorType);
-  if (!is_screen && !collects && value && value != Py_None) {
-    PyErr_SetString(PyExc_TypeError, "every_op is a Screen, a RowCollector or None");
+  if (value && value != Py_None && !PyObject_TypeCheck(value, &ScreenType)) {
+    PyErr_SetString(PyExc_TypeError, "every_op is a Screen or None");
     return -1;
   }
-  self->every_op = sonde::OwnedObject<Screen>::share(is_screen ? value : nullptr);
-  self->every_row = sonde::OwnedObject<RowCollector>::share(collects ? value : nullptr);
+  self->every_op =
+      sonde::OwnedObject<Screen>::share(value == Py_None ? nullptr : value);
   return 0;
 }
 
@@ -399,28 +362,17 @@ constexpr PyGetSetDef number_attribute(const char* name, const char* text) {
 PyGetSetDef Matcher_getset[] = {
     {"at", reinterpret_cast<getter>(Matcher_get_at), reinterpret_cast<setter>(Matcher_set_at),
      "The node of the op that ran last in this step.", nullptr},
-    {"has_draft", reinterpret_cast<getter>(Matcher_get_has_draft), nullptr,
-     "Whether the op that ran last has no record yet; see draft.h.", nullptr},
-    {"ops_in_step", reinterpret_cast<getter>(Matcher_get_ops_in_step), nullptr,
-     "How many ops of this step have a number in their name.", nullptr},
     {"scope", reinterpret_cast<getter>(Matcher_get_scope),
      reinterpret_cast<setter>(Matcher_set_scope), "The scope ops run in now.", nullptr},
     {"every_op", reinterpret_cast<getter>(Matcher_get_every_op),
      reinterpret_cast<setter>(Matcher_set_every_op),
-     "The fast path of the only sink, if that wants every op; see call_site.h.", nullptr},
+     "The screen of the only sink, if that wants every op; see call_site.h.", nullptr},
     {"met_leaves", reinterpret_cast<getter>(Matcher_get_met_leaves), nullptr,
      "The step inputs that ops of this step have read.", nullptr},
     number_attribute<int, &MatcherFields::is_reshaped>(
         "is_reshaped", "Whether a step input has another shape than when it was learned."),
-    number_attribute<long long, &MatcherFields::draft_count>("draft_count",
-                                                             "The drafts made so far."),
-    number_attribute<long long, &MatcherFields::op_count>("op_count", "The ops so far."),
-    number_attribute<long long, &MatcherFields::measured_ops>(
-        "measured_ops", "Those of them of which the time was measured."),
-    number_attribute<long long, &MatcherFields::own_nanoseconds>(
-        "own_nanoseconds", "The processor time that observing these took."),
-    number_attribute<int, &MatcherFields::has_backward>(
-        "has_backward", "Whether autograd's engine has called an op that has no node."),
+    number_attribute<long long, &MatcherFields::provisional_count>(
+        "provisional_count", "The ops so far that got a provisional node."),
     number_attribute<long, &MatcherFields::generation>("generation", "The session's generation."),
     number_attribute<int, &MatcherFields::started>("started", "Whether the first step has begun."),
     number_attribute<int, &MatcherFields::lends>("lends", "Whether memory is lent to anybody."),

@@ -2,7 +2,7 @@
 
 #include "call_site.h"
 #include "dispatch.h"
-#include "frames.h"
+#include "find_node.h"
 #include "matcher.h"
 #include "tensor_ref.h"
 
@@ -34,7 +34,6 @@ PyObject* rule_finder(PyObject*, PyObject* args) {
   return PyCFunction_New(&find_rule_method, args);
 }
 
-PyObject* probe_frames(PyObject*, PyObject*) { return PyBool_FromLong(sonde_match::probe_frames()); }
 // living() -> (matchers, nodes, fast paths)
 PyObject* living_objects(PyObject*, PyObject*) {
   const sonde_match::Living& living = sonde_match::living;
@@ -44,12 +43,8 @@ PyObject* living_objects(PyObject*, PyObject*) {
 PyMethodDef module_methods[] = {
     {"probe", sonde_tensor::probe, METH_VARARGS,
      "Find out how to read tensors directly; see tensor.h."},
-    {"probe_frames", probe_frames, METH_NOARGS, "Find out how to read frames; see frames.h."},
     {"learn_ref_layout", sonde_match::learn_ref_layout, METH_VARARGS,
      "Find the fields of TensorRef and StepInput; see tensor_ref.h."},
-    {"pass_op",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(sonde_match::pass_op)),
-     METH_FASTCALL, "A dispatch that does nothing."},
     {"living", living_objects, METH_NOARGS,
      "How many matchers, nodes and fast paths exist; for tests."},
     {"rule_finder", rule_finder, METH_VARARGS, "Answers torch for our mode; see find_rule."},
@@ -65,7 +60,7 @@ PyMODINIT_FUNC PyInit__match(void) {
   using namespace sonde_match;
   if (!make_node_type() || !make_matcher_type() || !make_row_collector_type() ||
       !make_screen_types() || !sonde_tensor::make_strings() || !make_io_names() ||
-      !make_op_name() || !make_site_names())
+      !make_op_name() || !make_frame_names() || !make_site_names())
     return nullptr;
   sonde::Owned module = sonde::Owned::take(PyModule_Create(&module_definition));
   if (!module) return nullptr;

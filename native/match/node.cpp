@@ -1,5 +1,7 @@
 #include "node.h"
 
+#include "provisional.h"
+
 #include <new>
 #include <utility>
 
@@ -54,12 +56,13 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
   for (const FastLeaf& leaf : self->fast_leaves)
     for (const Owned* field : {&leaf.token, &leaf.node, &leaf.label.label})
       if (int stop = field->visit(visit, arg)) return stop;
-  return 0;
+  return self->arguments.visit(visit, arg);
 }
 
 int Node_clear(Node* self) {
   forget_fast_path(self);
-  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code})
+  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code,
+                       &self->arguments})
     field->reset();
   drop(self->leaves);
   drop(self->in_refs);
@@ -94,16 +97,15 @@ PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   return self;
 }
 
-// Node(record, func, op, scope, depth, code, last, in_refs, sources, outs, returned, leaves, writes,
-// is collective, group)
+// Node(record, func, op, scope, depth, code, last, in_refs, sources, outs, returned, leaves, flags)
 int Node_init(Node* self, PyObject* args, PyObject*) {
   PyObject *record, *func, *op, *scope, *code, *in_refs, *sources, *outs, *returned, *leaves;
   long depth, last;
   int writes, collective;
-  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!O!O!ppl", &record, &func, &op, &scope, &depth, &code,
+  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!O!O!pp", &record, &func, &op, &scope, &depth, &code,
                         &last, &PyTuple_Type, &in_refs, &PyTuple_Type, &sources, &PyTuple_Type,
                         &outs, &PyTuple_Type, &returned, &PyTuple_Type, &leaves, &writes,
-                        &collective, &self->group))
+                        &collective))
     return -1;
   if (self->record) {
     PyErr_SetString(PyExc_RuntimeError, "a Node is made once");
@@ -223,11 +225,15 @@ PyObject* Node_use_fast_path(Node* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyObject* Node_get_record(Node* self, void*) {
-  return Py_NewRef(self->record ? self->record.get() : Py_None);
+PyObject* Node_get_record(Node* self, void*) { return Py_XNewRef(record_of(self)); }
+
+PyObject* Node_get_has_record(Node* self, void*) {
+  return PyBool_FromLong(static_cast<bool>(self->record));
 }
 
 PyGetSetDef Node_getset[] = {
+    {"has_record", reinterpret_cast<getter>(Node_get_has_record), nullptr,
+     "Whether the op record has been made; a provisional node has none yet.", nullptr},
     {"record", reinterpret_cast<getter>(Node_get_record), nullptr,
      "The op record this is the native side of.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};

@@ -27,6 +27,7 @@ struct FastLeaf {
 };
 
 struct CallSite;
+struct Matcher;
 struct Node;
 using OwnedNode = sonde::OwnedObject<Node>;
 
@@ -44,8 +45,6 @@ struct NodeFields {
   int has_leaves = 0;
   int has_writes = 0;
   int is_collective = 0;
-  long group = -1;  // of the ops that are numbered together in a name; -1: those of a compiled graph
-  int counts_writes = -1;  // torch does not count its writes, see WriteCount in dispatch.cpp; -1: unknown
   std::vector<Owned> in_refs;
   std::vector<Owned> sources;  // None where the exact tensor is not known
   std::vector<Out> outs;
@@ -64,6 +63,13 @@ struct NodeFields {
 
   CallSite* site = nullptr;  // where it is called from, as far as known; the matcher owns it
   std::vector<Owned> leaves;  // the StepInputs that it is the first in the step to read
+  // Only in a provisional node (call_site.h), which has no record yet.
+  Matcher* matcher = nullptr;
+  Node* parent = nullptr;              // the op before it in the step
+  Node* cause = nullptr;               // in backward: the forward op
+  std::vector<Owned> in_geometries;    // bytes
+  std::vector<Py_ssize_t> leaf_slots;  // of `leaves`
+  Owned arguments;                     // (args, kwargs), `...` for those with tensors
 
   bool has_fast_path() const { return rows || screen; }
 };

@@ -1,7 +1,7 @@
 #include "op_run.h"
 
+#include "provisional.h"
 #include "tables.h"
-#include "tensor_ref.h"
 
 #include <cstring>
 #include <new>
@@ -81,7 +81,8 @@ bool screen_inputs(Node* node, const Tensors& tensors, OpRun* run) {
 }
 
 // Hands the outputs to the fast path; false with an error set.
-bool take_outputs(Node* node, const Items& results, const Keys& keys, OpRun* run) {
+bool take_outputs(Node* node, const std::vector<PyObject*>& results,
+                  const std::vector<uintptr_t>& keys, OpRun* run) {
   if (node->rows && !node->rows->takes_outputs) return true;
   const size_t inputs = node->in_refs.size();
   Provenance provenance;
@@ -99,17 +100,14 @@ bool take_outputs(Node* node, const Items& results, const Keys& keys, OpRun* run
   return true;
 }
 
-}  // namespace
-
-Copied copy_written(Screen* screen, const std::vector<Py_ssize_t>& writes, const Tensors& tensors,
-                    OpRun* run) {
-  Screening* screening = screen->screening.get();
-  run->screen = sonde::OwnedObject<Screen>::share(screen);
+// Copies what the op writes to: all of it, or nothing where a tensor is not plain.
+Copied copy_written(Node* node, const Tensors& tensors, OpRun* run) {
+  Screening* screening = node->screen->screening.get();
   std::vector<Copy>& copies = run->copies;
   size_t needed = 0;
   for (size_t i = 0; i < tensors.items.size(); ++i) {
     bool is_written = false;
-    for (Py_ssize_t slot : writes)
+    for (Py_ssize_t slot : node->writes)
       is_written |= tensors.keys[static_cast<size_t>(slot)] == tensors.keys[i];
     if (!is_written) continue;
     copies.emplace_back();
@@ -135,6 +133,8 @@ Copied copy_written(Screen* screen, const std::vector<Py_ssize_t>& writes, const
   return Copied::kDone;
 }
 
+}  // namespace
+
 bool take_back_inputs(Node* node, const OpRun& run) {
   if (!node->has_fast_path()) return true;
   const Context& context = node->rows ? node->rows->context : node->screen->screening->context;
@@ -144,14 +144,14 @@ bool take_back_inputs(Node* node, const OpRun& run) {
   return true;
 }
 
-bool restore_written(Matcher* self, const Tensors& tensors, OpRun* run) {
-  if (run->inputs_before || run->copies.empty()) return true;
+bool restore_written(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
+  if (run->inputs_before || run->copies.empty() || !node->screen) return true;
   const Owned list = list_of(tensors.items);
   const Owned copies = Owned::take(PyList_New(0));
   if (!list || !copies) return false;
   for (const Copy& copy : run->copies) {
     const Owned bytes = Owned::take(
-        PyByteArray_FromStringAndSize(run->screen->screening->arena.data() + copy.offset,
+        PyByteArray_FromStringAndSize(node->screen->screening->arena.data() + copy.offset,
                                       static_cast<Py_ssize_t>(copy.size)));
     if (!bytes) return false;
     const Owned item = Owned::take(Py_BuildValue("(nOOO)", copy.slot, bytes.get(),
@@ -174,7 +174,7 @@ bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
   bool keeps_written =
       node->has_writes && ((node->wanted && !node->rows) || self->lends);
   if (keeps_written && node->screen && !self->lends) {
-    Copied copied = copy_written(node->screen.get(), node->writes, tensors, run);
+    Copied copied = copy_written(node, tensors, run);
     if (copied == Copied::kError) return false;
     keeps_written = copied == Copied::kNotPlain;
   }
@@ -193,10 +193,16 @@ bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
   return static_cast<bool>(run->inputs_before);
 }
 
+Copied before_provisional(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
+  if (!screen_inputs(node, tensors, run)) return Copied::kError;
+  if (run->is_wanted || (node->has_writes && self->lends)) return Copied::kNotPlain;
+  return node->has_writes ? copy_written(node, tensors, run) : Copied::kDone;
+}
+
 Owned begun_tuple(Node* node, const Tensors& tensors, const Owned& inputs_before) {
   const Owned list = list_of(tensors.items);
   const Owned keys = list_of_keys(tensors.keys);
-  if (!list || !keys) return {};
+  if (!list || !keys || !record_of(node)) return {};
   return Owned::take(PyTuple_Pack(4, node->record.get(), list.get(), keys.get(),
                                   inputs_before ? inputs_before.get() : list.get()));
 }
@@ -212,22 +218,11 @@ bool has_nested_list(PyObject* result) {
   return false;
 }
 
-bool emit(Matcher* self, PyObject* record, const Tensors& tensors, const Owned& inputs_before,
-          const Items& results, PyObject* args, PyObject* kwargs) {
-  const Owned inputs =
-      inputs_before ? Owned::share(inputs_before.get()) : list_of(tensors.items);
-  const Owned outputs = list_of(results);
-  return inputs && outputs &&
-         Owned::take(PyObject_CallFunctionObjArgs(self->emit_op.get(), record, inputs.get(),
-                                                  outputs.get(), args,
-                                                  kwargs ? kwargs : Py_None, nullptr));
-}
-
 namespace {
 
 // Whether the result's tensors are as the node expects; fills `results` (borrowed).
 bool read_results(Matcher* self, Node* node, PyObject* result, const Tensors& tensors,
-                  Items& results) {
+                  std::vector<PyObject*>& results) {
   if (result != Py_None && flatten(self, result, results) == Flat::kOdd) return false;
   // A list inside the result is not flattened here: leave it to the slow path.
   if (has_nested_list(result)) return false;
@@ -238,12 +233,23 @@ bool read_results(Matcher* self, Node* node, PyObject* result, const Tensors& te
   return results.size() == node->outs.size();
 }
 
+bool emit(Matcher* self, Node* node, const Tensors& tensors, const Owned& inputs_before,
+          const std::vector<PyObject*>& results, PyObject* args, PyObject* kwargs) {
+  const Owned inputs =
+      inputs_before ? Owned::share(inputs_before.get()) : list_of(tensors.items);
+  const Owned outputs = list_of(results);
+  return inputs && outputs && record_of(node) &&
+         Owned::take(PyObject_CallFunctionObjArgs(self->emit_op.get(), node->record.get(),
+                                                  inputs.get(), outputs.get(), args,
+                                                  kwargs ? kwargs : Py_None, nullptr));
+}
+
 // Lets Python handle the whole op. The entries that the fast path made of its inputs are removed
 // first: Python would add them again.
 bool after_in_python(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
                      PyObject* result, PyObject* args, PyObject* kwargs) {
   if (node->rows) node->rows->truncate(run->entries);
-  if (!restore_written(self, tensors, run)) return false;
+  if (!restore_written(self, node, tensors, run)) return false;
   const Owned begun = begun_tuple(node, tensors, run->inputs_before);
   return begun &&
          Owned::take(PyObject_CallFunctionObjArgs(self->after_op.get(), begun.get(), result, args,
@@ -254,25 +260,29 @@ bool after_in_python(Matcher* self, Node* node, const Tensors& tensors, OpRun* r
 
 bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* result,
               PyObject* args, PyObject* kwargs) {
-  Items results;
-  Keys keys;
+  std::vector<PyObject*> results;
+  std::vector<uintptr_t> keys;
   if (node->is_collective || !read_results(self, node, result, tensors, results) ||
       !add_keys(results, keys))
     return after_in_python(self, node, tensors, run, result, args, kwargs);
   self->at = OwnedNode::share(node);
-  count_op(self, node->group);
-  if (!note_leaves(self, node)) return false;
+  return note_leaves(self, node) &&
+         finish_op(self, node, tensors, run, results, keys, args, kwargs);
+}
+
+bool finish_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
+               const std::vector<PyObject*>& results, const std::vector<uintptr_t>& keys,
+               PyObject* args, PyObject* kwargs) {
   for (size_t i = 0; i < results.size(); ++i)
-    if (!register_output(self, node->outs[i].kind, node->outs[i].ref.get(), results[i], keys[i]))
-      return false;
-  if (!note_sequence(self, {node, nullptr})) return false;
+    if (!register_output(self, node->outs[i], results[i], keys[i])) return false;
+  if (!note_sequence(self, node)) return false;
   if (node->has_fast_path()) {
     if (!take_outputs(node, results, keys, run)) return false;
     if (!run->is_wanted) return true;
-    if (!restore_written(self, tensors, run)) return false;
+    if (!restore_written(self, node, tensors, run)) return false;
   }
-  return !node->wanted || emit(self, node->record.get(), tensors, run->inputs_before, results,
-                               args, kwargs);
+  return !node->wanted ||
+         emit(self, node, tensors, run->inputs_before, results, args, kwargs);
 }
 
 }  // namespace sonde_match

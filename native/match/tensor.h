@@ -10,9 +10,6 @@
 
 #include "shared/owned.h"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -27,7 +24,7 @@ constexpr int kMostTypes = 128;
 constexpr int kInt64 = 4;
 constexpr int kFloat32 = 6;
 constexpr int kFloat64 = 7;
-constexpr size_t kImplBytes = 176;  // of a TensorImpl in torch 2.13; earlier ones are longer
+constexpr size_t kImplBytes = 192;  // no TensorImpl is shorter
 
 struct Strings {
   PyObject* cdata;
@@ -110,12 +107,6 @@ struct Torch {
   size_t flags_at = 0;
   uintptr_t negated = 0;
   uintptr_t conjugated = 0;
-  // The pointer to the count of writes, in a TensorImpl, and the count there; 0: unknown.
-  size_t counter_at = 0;
-  size_t count_at = 0;
-  // The word of a StorageImpl with the number of weak references, and what one adds to it; 0: unknown.
-  size_t weak_at = 0;
-  uint64_t weak_one = 0;
   // By torch's number; borrowed: torch keeps its dtypes for as long as the process lives.
   PyObject* dtypes[kMostTypes] = {};
 };
@@ -169,78 +160,13 @@ inline void probe_flags(PyObject* samples, PyObject* views) {
   if (found != 1) torch.negated = torch.conjugated = 0;
 }
 
-// Copies memory that may not exist; false if it does not, or if that cannot be found out.
-inline bool copy_if_readable(uintptr_t address, void* to, size_t size) {
-  iovec local = {to, size};
-  iovec remote = {reinterpret_cast<void*>(address), size};
-  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
-}
-
-// Finds where the count of writes is. `counted`: tensors that were written different numbers of
-// times. Leaves it unknown unless exactly one place fits.
-inline void probe_versions(PyObject* counted) {
-  constexpr size_t kCounterBytes = 32;
-  size_t found = 0;
-  torch.counter_at = torch.count_at = 0;
-  for (size_t at = 8; at < kImplBytes; at += 8) {
-    std::vector<size_t> places = {8, 12, 16, 20, 24, 28};
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(counted) && !places.empty(); ++i) {
-      PyObject* tensor = PyList_GET_ITEM(counted, i);
-      long long version;
-      char bytes[kCounterBytes];
-      const uintptr_t counter =
-          word_at(reinterpret_cast<void*>(word_at(tensor, torch.impl_at)), at);
-      std::vector<size_t> left;
-      if (number_from(attribute(tensor, strings.version), &version) && counter % 8 == 0 &&
-          copy_if_readable(counter, bytes, sizeof bytes))
-        for (size_t place : places) {
-          uint32_t count;
-          std::memcpy(&count, bytes + place, sizeof count);
-          if (count == version) left.push_back(place);
-        }
-      places.swap(left);
-    }
-    PyErr_Clear();
-    if (places.size() != 1) continue;
-    ++found;
-    torch.counter_at = at;
-    torch.count_at = places[0];
-  }
-  if (found != 1) torch.counter_at = torch.count_at = 0;
-}
-
-// Finds where the weak references to a storage are counted. `storage`: an untyped storage.
-inline void probe_weak_references(PyObject* storage) {
-  constexpr size_t kFirst = 8, kEnd = 32;
-  uintptr_t key, held;
-  torch.weak_at = 0;
-  torch.weak_one = 0;
-  if (!pointer_attribute(storage, &key)) return PyErr_Clear();
-  uint64_t before[kEnd / 8], after[kEnd / 8], freed[kEnd / 8];
-  std::memcpy(before, reinterpret_cast<void*>(key), sizeof before);
-  const Owned reference = Owned::take(PyObject_CallMethod(storage, "_weak_ref", nullptr));
-  if (!pointer_from(reference, &held) || held != key) return PyErr_Clear();
-  std::memcpy(after, reinterpret_cast<void*>(key), sizeof after);
-  if (!Owned::take(PyObject_CallMethod(storage, "_free_weak_ref", "O", reference.get())))
-    return PyErr_Clear();
-  std::memcpy(freed, reinterpret_cast<void*>(key), sizeof freed);
-  size_t changed = 0;
-  for (size_t at = kFirst; at < kEnd; at += 8) {
-    if (after[at / 8] == before[at / 8]) continue;
-    ++changed;
-    torch.weak_at = at;
-    torch.weak_one = after[at / 8] - before[at / 8];
-  }
-  if (changed != 1 || std::memcmp(before, freed, sizeof before) != 0) torch.weak_one = 0;
-}
-
-// probe(functions, samples, views, counted): addresses of torch's functions, in the order of `Torch`; plain
-// tensors of different dtypes, each with memory of its own; see probe_flags, probe_versions. Returns
-// whether direct access works.
+// probe(functions, samples, views): addresses of torch's functions, in the order of `Torch`; plain
+// tensors of different dtypes, each with memory of its own; see probe_flags. Returns whether direct
+// access works.
 inline PyObject* probe(PyObject*, PyObject* args) {
-  PyObject *functions, *samples, *views, *counted;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyTuple_Type, &functions, &PyList_Type, &samples,
-                        &PyList_Type, &views, &PyList_Type, &counted))
+  PyObject *functions, *samples, *views;
+  if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &functions, &PyList_Type, &samples,
+                        &PyList_Type, &views))
     return nullptr;
   void** places[] = {reinterpret_cast<void**>(&torch.data_ptr),
                      reinterpret_cast<void**>(&torch.numel),
@@ -252,7 +178,6 @@ inline PyObject* probe(PyObject*, PyObject* args) {
                      reinterpret_cast<void**>(&torch.storage_offset)};
   torch.is_known = false;
   torch.negated = torch.conjugated = 0;
-  torch.counter_at = torch.weak_one = 0;
   const Py_ssize_t count = sizeof(places) / sizeof(places[0]);
   if (PyTuple_GET_SIZE(functions) != count || PyList_GET_SIZE(samples) < 4) Py_RETURN_FALSE;
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -299,10 +224,6 @@ inline PyObject* probe(PyObject*, PyObject* args) {
   torch.storage_at = storage_at[0];
   torch.is_known = true;
   probe_flags(samples, views);
-  probe_versions(counted);
-  if (const Owned storage = call_method(PyList_GET_ITEM(samples, 0), strings.untyped_storage))
-    probe_weak_references(storage.get());
-  PyErr_Clear();
   Py_RETURN_TRUE;
 }
 
@@ -426,27 +347,13 @@ inline bool read_through_python(PyObject* tensor, TensorInfo* info) {
   return true;
 }
 
-// Torch's count of writes to the memory. False, without an error, where torch does not count them: in
-// inference tensors. `impl`: as `direct_impl` has it.
-inline bool read_version(PyObject* tensor, uintptr_t impl, long long* version) {
-  if (impl && torch.counter_at) {
-    const uintptr_t counter = word_at(reinterpret_cast<void*>(impl), torch.counter_at);
-    if (!counter) return false;
-    *version = __atomic_load_n(reinterpret_cast<uint32_t*>(counter + torch.count_at),
-                               __ATOMIC_RELAXED);
-    return true;
-  }
-  const bool is_counted = number_from(attribute(tensor, strings.version), version);
-  PyErr_Clear();
-  return is_counted;
-}
-
 // Fills `info`. False, without an error, where the tensor is not plain memory.
 inline bool read_info(PyObject* tensor, TensorInfo* info) {
   uintptr_t impl = direct_impl(tensor);
   bool ok = impl ? read_direct(impl, info) : read_through_python(tensor, info);
   if (ok) {
-    info->has_version = read_version(tensor, impl, &info->version);
+    info->has_version = number_from(attribute(tensor, strings.version), &info->version);
+    PyErr_Clear();  // inference tensors are not counted
     int negated = is_negated(tensor, impl);
     info->is_negated = negated > 0;
     ok = negated >= 0;

@@ -5,9 +5,6 @@
 
 #include <structmember.h>
 
-#include <utility>
-#include <vector>
-
 namespace sonde_match {
 
 using sonde::Owned;
@@ -69,40 +66,6 @@ inline Owned make_ref(Py_ssize_t slot, Owned geometry, bool is_unfilled, bool ha
   PyObject_GC_UnTrack(ref);  // until it has an owner
   return Owned::take(ref);
 }
-
-// Makes references for drafts, from those that the drafts of earlier steps had: new objects would make
-// Python collect garbage more often.
-class RefPool {
- public:
-  // As make_ref.
-  Owned make(Py_ssize_t slot, Owned geometry, bool is_unfilled, bool has_gaps) {
-    if (spare_.empty()) return make_ref(slot, std::move(geometry), is_unfilled, has_gaps);
-    PyObject* number = PyLong_FromSsize_t(slot);
-    if (!number) return {};
-    Owned ref = std::move(spare_.back());
-    spare_.pop_back();
-    const RefLayout& at = ref_layout;
-    set_ref_field(ref.get(), at.slot, number);
-    set_ref_field(ref.get(), at.geometry, geometry.release());
-    set_ref_field(ref.get(), at.values, Py_NewRef(ref.get()));
-    set_ref_field(ref.get(), at.is_unfilled, Py_NewRef(is_unfilled ? Py_True : Py_False));
-    set_ref_field(ref.get(), at.has_gaps, Py_NewRef(has_gaps ? Py_True : Py_False));
-    return ref;
-  }
-
-  // Takes back a reference that no Python code has seen.
-  void give_back(Owned ref) {
-    set_ref_field(ref.get(), ref_layout.values, Py_NewRef(Py_None));
-    if (Py_REFCNT(ref.get()) != 1 || spare_.size() >= kMost) return;
-    set_ref_field(ref.get(), ref_layout.geometry, Py_NewRef(Py_None));
-    spare_.push_back(std::move(ref));
-  }
-
- private:
-  static constexpr size_t kMost = 65536;
-
-  std::vector<Owned> spare_;
-};
 
 // learn_ref_layout(TensorRef, StepInput): before anything else here is used.
 inline PyObject* learn_ref_layout(PyObject*, PyObject* args) {

@@ -105,18 +105,14 @@ class Page:
     def _graph_table(self, dump: Dump, rank: int | None, steps: Sequence[StepSummary]) -> None:
         table = _table("rank", "graph", "steps", "ops", "tensors", "size", left={"steps"})
         ops = {graph.id: len(dump.execution_order(graph.id)) for graph in dump.graphs()}
-        groups: dict[tuple[int, str, str], list[StepSummary]] = {}
+        groups: dict[tuple[int, str, int | None], list[StepSummary]] = {}
         for each in steps:
-            graph = each.step.graph_id
-            # Without a graph the name of the directory says why there is none.
-            name = each.step.path.parent.name if graph is None else str(graph)
-            place = (each.step.rank, each.step.net, name)
+            place = (each.step.rank, each.step.net, each.step.graph_id)
             groups.setdefault(place, []).append(each)
-        for (number, _, name), members in groups.items():
-            graph_id = members[0].step.graph_id
+        for (number, _, graph_id), members in groups.items():
             table.add_row(
                 str(number),
-                name.replace("_", " "),
+                "unfinished" if graph_id is None else str(graph_id),
                 steps_text([each.step.step for each in members]),
                 "" if graph_id is None else f"{ops[graph_id]:,}" if graph_id in ops else "?",
                 f"{sum(each.tensors for each in members):,}",

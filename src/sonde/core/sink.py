@@ -151,11 +151,6 @@ class StepEnd:
         self.parts = parts
 
     @property
-    def has_graph(self) -> bool:
-        """Whether the graph is made already."""
-        return isinstance(self._graph, Graph)
-
-    @property
     def graph(self) -> Graph:
         if not isinstance(self._graph, Graph):
             self._graph = self._graph()

@@ -24,8 +24,6 @@ EXECUTION_ORDER = "execution_order"
 CONSTANTS = "constants"
 UNFINISHED = "unfinished"
 """Holds the directories of steps whose graph is not known yet, in the place of a graph's id."""
-NO_GRAPH = "no_graph"
-"""Holds the directories of steps whose graph was not saved, in the place of a graph's id."""
 
 STATISTIC = "statistic.csv"
 MAPPING = "mapping.csv"
@@ -248,10 +246,6 @@ class RankLayout:
 
     def step_dir(self, net: str, graph_id: int, step: int) -> Path:
         return self.graph_dir(net, graph_id) / str(step)
-
-    def step_dir_without_graph(self, net: str, step: int) -> Path:
-        """The directory of a step whose graph was not saved."""
-        return self.root / escape(net) / NO_GRAPH / str(step)
 
     def unfinished_step_dir(self, net: str, step: int) -> Path:
         """The directory of a step until its graph is known; it is then renamed to ``step_dir``."""

@@ -100,11 +100,6 @@ with_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C._Ena
 without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 """In this block no dispatch mode sees the ops that run."""
 
-hide_modes: Callable[[], AbstractContextManager[Any]] | None = getattr(
-    _python_dispatch, "_disable_current_modes", None
-)
-"""The same, but modes that are entered in this block do see them. None if torch lacks it."""
-
 function_modes: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
 """The TorchFunctionModes that are active, the outermost first."""
 push_function_mode: Callable[[Any], None] = torch.overrides._push_mode
@@ -204,13 +199,6 @@ def unobserved() -> Iterator[None]:
 def storage_owners(storage: torch.UntypedStorage) -> int:
     """The number of owners of the memory of ``storage``, ``storage`` itself included."""
     return int(torch._C._storage_Use_Count(storage_id(storage)))
-
-
-free_weak_reference: Any = getattr(torch.UntypedStorage, "_free_weak_ref", None)
-"""Gives back a weak reference to the storage with this id, which native code has taken."""
-
-has_expired: Any = getattr(torch.UntypedStorage, "_expired", None)
-"""Whether the storage with this id, to which there is a weak reference, has no owner left."""
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FOREIGN = "is not part of a dump"
 _SEARCH_DEPTH = 3
 _SEARCH_LIMIT = 20_000
-_WITHOUT_GRAPH = frozenset({layout.UNFINISHED, layout.NO_GRAPH})
 _LOOKED_AT = 5
 _OWN_DIRECTORIES = frozenset({layout.METADATA, layout.GRAPHS, layout.EXECUTION_ORDER})
 
@@ -52,8 +51,7 @@ class DumpProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepDir:
-    """One directory of tensors; ``graph_id`` is None where the process ended inside the step, and
-    where the graph was not saved."""
+    """One directory of tensors; ``graph_id`` is None where the process ended inside the step."""
 
     rank: int
     net: str
@@ -266,7 +264,7 @@ class _Scan:
         entries = _entries(Path(entry.path))
         for below in entries:
             graph_id = layout.parse_id(below.name)
-            if below.is_dir() and (graph_id is not None or below.name in _WITHOUT_GRAPH):
+            if below.is_dir() and (graph_id is not None or below.name == layout.UNFINISHED):
                 is_net = True
                 self._graph(entry.name, graph_id, below)
             elif is_net or not below.is_dir():

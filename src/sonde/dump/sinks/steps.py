@@ -31,11 +31,6 @@ from sonde.dump.writing.writer import Writer
 _log = logging.getLogger("sonde.dump")
 _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
-FEW_GRAPHS = 8
-MOST_GRAPH_BYTES = 16 * 1024 * 1024
-"""With more graphs, and more bytes in their files, no new graph is saved. Most programs have a few
-structures of steps; one in which every step differs would save a graph of every step."""
-
 
 @dataclass(slots=True)
 class Written:
@@ -88,8 +83,6 @@ class StepFiles(Sink):
         self._net = net
         self._writer = writer
         self._written: set[int] = set()
-        self._graph_bytes = 0
-        self._is_limit_reported = False
         self._ordered: set[int] = set()
         self._step = -1
         self._directory: Path | None = None
@@ -152,16 +145,8 @@ class StepFiles(Sink):
             raise _stopped(error) from None
         self._directory = None
 
-    def saves_graph(self, end: StepEnd) -> bool:
-        """Whether the graph of a step that has ended is saved; if not, it need not be made."""
-        if len(self._written) < FEW_GRAPHS or self._graph_bytes <= MOST_GRAPH_BYTES:
-            return True
-        return end.has_graph and not self.is_new(end.graph)
-
     def place(self, end: StepEnd) -> Path:
         """The directory of a step that has ended."""
-        if not self.saves_graph(end):
-            return self.rank.step_dir_without_graph(self._net, end.step)
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
     def _place_step(self, directory: Path | None, end: StepEnd) -> None:
@@ -169,18 +154,6 @@ class StepFiles(Sink):
             self.written.add_step(end.step)
         self.written.add(self.running.nbytes, self.running.files)
         self.running = Written()
-        target = self.place(end)
-        if self.saves_graph(end):
-            self._write_graphs(end)
-        else:
-            self._report_limit(target.parent)
-        if directory is None:
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._writer.barrier_rename(str(directory), str(target))
-        _log.info("the files of step %d go to %s", end.step, target)
-
-    def _write_graphs(self, end: StepEnd) -> None:
         for graph in (end.graph, *end.parts):
             if self.is_new(graph):
                 self._write_graph(graph)
@@ -188,20 +161,12 @@ class StepFiles(Sink):
         append(self.rank.global_order_csv(end.graph.id), steps)
         self.written.add(len(steps), end.graph.id not in self._ordered)
         self._ordered.add(end.graph.id)
-
-    def _report_limit(self, directory: Path) -> None:
-        """Say once that no further graphs are saved; the steps then go to ``directory``."""
-        if self._is_limit_reported or self._report is None:
+        if directory is None:
             return
-        self._is_limit_reported = True
-        kept = "" if self.graphs_only else f"; everything else of such steps is in {directory}"
-        self._report(
-            ProblemLine(
-                f"sonde: the steps of this program differ: {len(self._written)} graphs "
-                f"({size_text(self._graph_bytes)}) are saved, and no further ones{kept}",
-                slug="graphs-limited",
-            )
-        )
+        target = self.place(end)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._writer.barrier_rename(str(directory), str(target))
+        _log.info("the files of step %d go to %s", end.step, target)
 
     def _write_graph(self, graph: Graph) -> None:
         self._written.add(graph.id)
@@ -218,7 +183,6 @@ class StepFiles(Sink):
             (self.rank.graph_columns(graph.id), encode_columns(graph, pb)),
         ):
             if data is not None:
-                self._graph_bytes += len(data)
                 self._writer.write_text(str(path), data)
                 self.written.add(len(data))
 

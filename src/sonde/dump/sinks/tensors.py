@@ -181,7 +181,7 @@ class TensorDump(Sink):
             self._report(ProblemLine(text, slug="tensor-not-dumped"))
 
     def end_step(self, end: StepEnd) -> None:
-        if self._constants and self._files.saves_graph(end) and self._files.is_new(end.graph):
+        if self._constants and self._files.is_new(end.graph):
             directory = self._files.constants_directory(end.graph)
             for number, (job, node, timestamp) in enumerate(self._constants):
                 label = dtype_named(node.outputs[0].dtype).label

@@ -28,9 +28,7 @@ def samples() -> list[torch.Tensor]:
 
 
 def probe(functions: tuple[int, ...], *more: torch.Tensor) -> Any:
-    return native().probe(
-        functions, [*samples(), *more], matcher.sample_views(), matcher.written_samples()
-    )
+    return native().probe(functions, [*samples(), *more], matcher.sample_views())
 
 
 def native() -> Any:

@@ -36,10 +36,8 @@ Spec = tuple[torch.dtype, tuple[int, ...]]
 class CallSite:
     """An op called from one place: the same lines, module and autograd state.
 
-    ``outputs`` are those of the first op that was learned here.
-    ``is_caused``: its ops belong to backward and name the forward op that caused them; those of a
-    checkpoint, which computes a module again, do not. ``inputs`` are the names of step inputs that
-    are not lasting, by slot and without the number that tells several of one step apart.
+    ``inputs`` are the names of step inputs that are not lasting, by slot and without the number
+    that tells several of one step apart.
     """
 
     func: Any
@@ -53,8 +51,6 @@ class CallSite:
     sources: tuple[Source, ...]
     writes: tuple[int, ...]
     overwrites: tuple[int, ...]
-    is_caused: bool
-    outputs: tuple[TensorSpec, ...]
     inputs: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -98,20 +94,11 @@ class CallSites:
             record.node.sources,
             record.writes,
             record.overwrites,
-            is_caused="forward" in names,
-            outputs=record.node.outputs,
         )
         for slot, leaf, _ in record.leaves:
             if not leaf.is_lasting and leaf.node.kind != "parameter" and "." not in leaf.node.name:
                 site.inputs.setdefault(slot, _NUMBER.sub("", leaf.node.name))
         return site
-
-    def named(self, site: CallSite, number: int) -> OpNode:
-        """The name of the op that is the one with this ``number`` of its kind in a step."""
-        name = f"{site.node_scope}/{site.info.type}-op{number}"
-        return OpNode(
-            name, site.info.type, site.node_scope, site.phase, outputs=site.outputs
-        )  # Whether an op has several outputs decides whether an empty one is dumped.
 
     def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
         """Enter a tensor that is new in this step. Where the call site has met a tensor in this
@@ -149,7 +136,7 @@ class CallSites:
         returned: tuple[int, ...],
         leaves: tuple[tuple[int, StepInput], ...],
     ) -> OpRecord:
-        """Make the record of an op that ran as a draft; ``native`` is its node."""
+        """Make the record of an op that ran with a provisional node, ``native``."""
         record = OpRecord(parent, site.func, site.info, site.scope)
         record.depth, record.code, record.last = site.depth, site.code, site.last
         record.in_refs, record.sources, record.outs = in_refs, sources, outs
@@ -192,7 +179,7 @@ def _attributes(
     )
     if site.overwrites and site.info.type not in OVERWRITING:
         attributes = (*attributes, (OVERWRITES, slots_text(site.overwrites)))
-    if cause is not None and site.is_caused:
+    if cause is not None:
         attributes = (*attributes, ("forward", cause.node.name))
     return attributes
 
@@ -212,8 +199,3 @@ def _edges(
 def _spec(spec: Spec) -> TensorSpec:
     dtype, shape = spec
     return TensorSpec(dtype_name(dtype), shape)
-
-
-private.hide_from_compiler(
-    CallSites.describe, CallSites.named, CallSites.meet_input, CallSites.complete
-)

@@ -22,7 +22,7 @@ from sonde.adapters.torch.eager.evaluation_report import EvaluationReport, tenso
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.naming.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
-from sonde.adapters.torch.eager.naming.source_lines import engine_code, is_user_file
+from sonde.adapters.torch.eager.naming.source_lines import engine_code
 from sonde.adapters.torch.eager.op_calls import function_of
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
@@ -101,6 +101,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             overload_type=private.OpOverload,
             untyped_storage=_Tensor.untyped_storage,
             sequence_number=private.sequence_number,
+            getframe=sys._getframe,
             before_op=self._before_op,
             bind_inputs=self.inputs.bind_new,
             inputs_match=self.inputs.is_exact,
@@ -122,10 +123,6 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             describe_site=sites.describe,
             meet_input=sites.meet_input,
             complete_node=sites.complete,
-            name_op=sites.named,
-            is_user_code=lambda code: is_user_file(code.co_filename),
-            free_storage=private.free_weak_reference,
-            has_died=private.has_expired,
         )
         # An attribute of the instance replaces the method of the class. Torch requires a method
         # that is bound to the mode.
@@ -159,33 +156,24 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         return at if self._native is None else at.record  # type: ignore[no-any-return]
 
     @property
-    def is_native(self) -> bool:
-        """Whether the native matcher recognises ops."""
-        return self._native is not None
-
-    @property
     def is_every_op_wanted(self) -> bool:
         """Whether ops of steps that do not repeat are told by their call sites: records are then
         made only for what asks for them."""
         return self._native is not None and self.tables.every_op is not None
 
     @property
-    def is_learned(self) -> bool:
-        """Whether all ops of this step so far have records."""
-        return self._native is None or not self.tables.has_draft
+    def ops_at_call_sites(self) -> int:
+        """How many ops so far matched no record, but a call site."""
+        return 0 if self._native is None else self.tables.provisional_count
 
     @property
-    def ops_in_step(self) -> int:
-        """How many ops have run in this step; no records are made for it."""
-        if not self.is_learned:
-            return int(self.tables.ops_in_step)
-        return len(self.last.path())
+    def is_learned(self) -> bool:
+        """Whether all ops of this step so far have records."""
+        return self._native is None or self.tables.at.has_record
 
     @property
     def has_ops(self) -> bool:
         """Whether an op has run in this step."""
-        if not self.is_learned:
-            return True
         return self.tables.at is not (self._structures.root.native or self._structures.root)
 
     def ran_graph(self, record: OpRecord) -> None:
@@ -200,7 +188,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             self.tables.at = record
             return
         if record.native is None:
-            matcher.add_node(self._native, record, self._structures.group_of(record))
+            matcher.add_node(self._native, record)
         self.tables.at = record.native
 
     def end_step(self) -> None:
@@ -265,11 +253,6 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         """Let the native matcher handle known ops, unless each op must be looked at first."""
         is_free = self._has_started and not self._is_suspended and not self.outside.is_asked
         self.tables.started = int(is_free)
-
-    def left_module(self, module: nn.Module) -> bool:
-        """Leave the scope of ``module`` if that is all there is to do; else False, and nothing is
-        done: see `module_ended`."""
-        return not self.outside.may_evaluate and self.scopes.leave_innermost(module)
 
     def module_ended(self, module: nn.Module, result: Any) -> None:
         """Leave the scope of ``module``, which returned ``result``."""

@@ -21,7 +21,7 @@ from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
-INTERFACE: Final = 7
+INTERFACE: Final = 6
 """Increased with every change of the native module's Python interface.
 
 ``native/generate_constants.py`` compiles it into the module; a module with another number is not
@@ -53,8 +53,7 @@ def _built() -> ModuleType | None:
         return None
     with private.unobserved():
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
-        module.probe(private.stable_functions(), samples, sample_views(), written_samples())
-        module.probe_frames()
+        module.probe(private.stable_functions(), samples, sample_views())
     module.learn_ref_layout(TensorRef, StepInput)
     return module
 
@@ -68,18 +67,8 @@ def sample_views() -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None
     ]
 
 
-def written_samples() -> list[torch.Tensor]:
-    """Tensors that were written to different numbers of times."""
-    samples = [torch.zeros(1, device="cpu") for _ in range(3)]
-    for times, sample in zip((37, 53, 101), samples, strict=True):
-        for _ in range(times):
-            sample.zero_()
-    return samples
-
-
-def add_node(native: ModuleType, record: OpRecord, group: int) -> None:
-    """Make the matcher's node for ``record``, below that of its parent. ``group``: see
-    ``Structures.group_of``."""
+def add_node(native: ModuleType, record: OpRecord) -> None:
+    """Make the matcher's node for ``record``, below that of its parent."""
     func = record.func
     record.native = native.Node(
         record,
@@ -96,7 +85,6 @@ def add_node(native: ModuleType, record: OpRecord, group: int) -> None:
         tuple(leaf for _, leaf, _ in record.leaves),
         bool(record.writes),
         record.info.is_collective,
-        group,
     )
     if record.parent is not None:
         record.parent.native.add(record.native)

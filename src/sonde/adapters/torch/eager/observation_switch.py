@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from threading import get_ident
 from typing import Any
 
 from torch import nn
@@ -62,7 +61,7 @@ class ObservationSwitch:
         self._report_module = module_begins
         self._elsewhere = elsewhere
         self._guard = FailureGuard(failed)
-        self._thread = get_ident()
+        self._thread = threading.get_ident()
         self.state = ObservationState.OFF
         self._installed = Removals()
         self._hooks: list[RemovableHandle] = []
@@ -127,7 +126,7 @@ class ObservationSwitch:
 
     def complete_at_entry(self) -> None:
         """Complete a pending change: a compiled function is about to be called."""
-        if self._is_pending and get_ident() == self._thread:
+        if self._is_pending and threading.get_ident() == self._thread:
             with self._guard:
                 if not private.keeps_modes(at_entry=True):
                     self._complete()
@@ -175,24 +174,9 @@ class ObservationSwitch:
 
     # ---------------------------------------------------------- hooks on modules
 
-    # Both run for every call of a module. What most calls need is done first, without a guard for
-    # torch functions: it calls none.
-
     def _module_begins(self, module: nn.Module, *_: Any) -> None:
-        if get_ident() != self._thread:
+        if threading.get_ident() != self._thread:
             self._elsewhere(threading.current_thread().name)
-            return
-        try:
-            scopes = self._observer.scopes
-            if (
-                self.state is ObservationState.ON
-                and scopes.is_inside_module
-                and scopes.enter_known(module)
-            ):
-                self._skip.forget()
-                return
-        except Exception as error:
-            self._failed(error)
             return
         with self._guard, private.without_torch_functions():
             if self.state is ObservationState.BROKEN:
@@ -207,14 +191,7 @@ class ObservationSwitch:
                 self._observer.scopes.enter_module(module)
 
     def _module_ended(self, module: nn.Module, _: Any, result: Any, *__: Any) -> None:
-        if get_ident() != self._thread:
-            return
-        try:
-            is_done = self.state is ObservationState.ON and self._observer.left_module(module)
-        except Exception as error:
-            self._failed(error)
-            return
-        if not is_done and self.is_observing:
+        if threading.get_ident() == self._thread and self.is_observing:
             with self._guard, private.without_torch_functions():
                 self._observer.module_ended(module, result)
 

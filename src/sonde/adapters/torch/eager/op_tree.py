@@ -154,7 +154,6 @@ class Structures:
         self.learned = 0
         self._ids: dict[object, int] = {}
         self._parts: dict[object, Graph] = {}
-        self._groups: dict[tuple[str, str], int] = {}
         self.root = self._new_root()
 
     @staticmethod
@@ -164,13 +163,6 @@ class Structures:
     def grew(self) -> None:
         self._count += 1
         self.learned += 1
-
-    def group_of(self, record: OpRecord) -> int:
-        """The number of the ops whose names differ from that of ``record`` only in their number;
-        -1 for a compiled graph, which has many ops."""
-        if record.inner:
-            return -1
-        return self._groups.setdefault((record.node.scope, record.info.type), len(self._groups))
 
     def begin(self) -> OpRecord:
         """The root record, with which a step begins."""

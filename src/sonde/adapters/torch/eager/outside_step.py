@@ -99,11 +99,6 @@ class OutsideStep:
         return bool(self._loading) or self.is_evaluating
 
     @property
-    def may_evaluate(self) -> bool:
-        """Whether `is_evaluating` is true or not determined yet."""
-        return self._is_evaluating is not False
-
-    @property
     def is_evaluating(self) -> bool:
         """Whether ops that record no gradients are those of an evaluation."""
         if self._is_evaluating is None:

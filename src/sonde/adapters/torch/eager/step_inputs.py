@@ -81,7 +81,6 @@ class StepInputRegistry:
     def __init__(self, scopes: ScopeRegistry) -> None:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], StepInput] = {}
-        self._of_name: dict[str, list[StepInput]] = {}
         self._named: dict[int, _Named] = {}
         # Step inputs of the running step have all smaller numbers, by the text before the number.
         self._numbers: dict[str, int] = {}
@@ -157,8 +156,8 @@ class StepInputRegistry:
         number = self._numbers.get(text, 0)
         while True:
             name = f"{text}-{number}" if number or text == "data" else text
-            others = self._of_name.get(name)
-            if others is None or not any(map(is_used, others)):
+            others = (self._leaves.get((kind, name)) for kind in LEAF_TYPES)
+            if not any(other is not None and is_used(other) for other in others):
                 break
             number += 1
         self._numbers[text] = number
@@ -178,7 +177,6 @@ class StepInputRegistry:
                 attributes=() if placement is None else (("placement.output.0", placement),),
             )
             leaf = self._leaves[(kind, name)] = StepInput(node)
-            self._of_name.setdefault(name, []).append(leaf)
         return leaf
 
     def may_be(self, leaf: StepInput, tensor: torch.Tensor, key: int) -> bool:

@@ -62,7 +62,7 @@ class Emitter:
         self._fast_paths.begin_step()
 
     def every_op(self) -> Any:
-        """The native fast path of the only consumer, if it wants every op; else None."""
+        """The native screen of the only consumer, if it wants every op; else None."""
         return self._fast_paths.every_op(self._session.consumer_of_every_op())
 
     def find_wants(self, record: OpRecord) -> None:

@@ -137,11 +137,9 @@ class FastPaths:
         )
 
     def every_op(self, subscription: Subscription | None) -> Any:
-        """The native fast path of a subscription that wants every op; None if screens differ."""
-        if subscription is None:
-            return None
-        screens = self._screens.get(subscription)
-        return self._collectors.get(subscription) if screens is None else screens.every_op()
+        """The native screen of a subscription that wants every op; None if screens differ."""
+        screens = None if subscription is None else self._screens.get(subscription)
+        return None if screens is None else screens.every_op()
 
     def is_screened(self, record: OpRecord) -> bool:
         """Whether only some runs of ``record`` reach the sink."""

@@ -106,17 +106,6 @@ class ScopeStack:
         """Note that ``module`` begins to run, called by ``frame`` or one that called it."""
         self._enter(_Entered(module, self._registry.enter(module, self.module, frame)))
 
-    def enter_known(self, module: nn.Module) -> bool:
-        """The same, fast, for a module that has a place in a tree; False, and nothing is done, for
-        others."""
-        scope = self._registry.known_scope(module)
-        if scope is None:
-            return False
-        # The constructor of a NamedTuple is a function of Python.
-        self._entered.append(tuple.__new__(_Entered, (module, scope, None)))
-        self._tables.scope = scope
-        return True
-
     def enter_optimizer(
         self, optimizer: torch.optim.Optimizer, closure: Callable[..., Any] | None = None
     ) -> None:
@@ -134,15 +123,6 @@ class ScopeStack:
                 del self._entered[position:]
                 break
         self.show_top()
-
-    def leave_innermost(self, runner: Runner) -> bool:
-        """The same, fast, if ``runner`` was entered last; else False, and nothing is done."""
-        entered = self._entered
-        if not entered or entered[-1].runner is not runner:
-            return False
-        entered.pop()
-        self._tables.scope = entered[-1].scope if entered else self._registry.default
-        return True
 
     def drop_stale(self, caller: FrameType) -> bool:
         """Remove what an exception ended without a call of `leave`; True if there was any."""

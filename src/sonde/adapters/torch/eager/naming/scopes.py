@@ -135,14 +135,6 @@ class ScopeRegistry:
             slot.is_lasting = True
         return known.scope
 
-    def known_scope(self, module: nn.Module) -> OpScope | None:
-        """The scope of ``module``, which begins to run, if nothing else is to be noted of it: it
-        has a name by its place in a tree, and built no modules in its last call."""
-        known = self._modules.get(id(module))
-        if known is None or known.slot is not None or known.turn or known.module() is not module:
-            return None
-        return known.scope
-
     def of_module(
         self,
         module: nn.Module,

@@ -103,19 +103,13 @@ def find_user_frame(caller: FrameType) -> tuple[int, FrameType | None]:
 
 def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
     """The user's frames from ``frame`` outwards to where Sonde runs the script, if it does, or
-    executes a step again.
-
-    A call that a recursive function repeats is listed once, where it is innermost: so the lines of
-    an op do not depend on the depth (``add_frames`` in ``native/match/call_site.cpp``).
-    """
+    executes a step again."""
     found: list[Source] = []
-    seen: set[tuple[int, int]] = set()
     for each in frames_from(frame):
         code = each.f_code
         if len(found) == MOST_FRAMES or code.co_filename.startswith((_RUNNER, _REPLAY)):
             break
-        if is_user_file(code.co_filename) and (id(code), each.f_lasti) not in seen:
-            seen.add((id(code), each.f_lasti))
+        if is_user_file(code.co_filename):
             line = each.f_lineno or code.co_firstlineno
             text = linecache.getline(code.co_filename, line, each.f_globals).strip()
             found.append(Source(code.co_filename, line, plain_function(code.co_name), text))
