@@ -138,7 +138,7 @@ def test_mistakes_are_one_line_and_2(
         (["run", "--python", env, tmp_path / "none.py"], "it does not exist [program-not-found]"),
         (["compare", "--run", script, "--run", script], "trains with MindSpore, which is not in"),
         (["compare", "--python", env, DATA, DATA], "--python needs --run"),
-        (["loss", "--python", env, script, script], "--python needs --run"),
+        (["loss", "--python", env, script, script], "is a script; to run it: sonde loss --run"),
         (["loss", script], "loss needs two sides, files or --run 'SCRIPT ARGS' (got 1)"),
     ]
     for words, expected in cases:

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from sonde.cli.main import group
-from sonde.cli.run import RunOptions, prepare, run
+from sonde.cli.run import RunOptions, _unused_with_mindspore, prepare, run
 from sonde.cli.script_run import ScriptRun
 from sonde.core.errors import ConfigError, UsageError
 
@@ -246,6 +246,11 @@ def test_the_environment_asks_for_a_guard(tmp_path: Path) -> None:
     dumped = prepared("--dump-to", str(tmp_path), "train.py", environ={"SONDE_GUARD": "1"})
     assert dumped.guard is None
     assert [line.split(",")[0] for line in dumped.unused] == ["SONDE_GUARD has no effect"]
+    asked = prepared("--guard", "train.py", environ={"SONDE_GUARD": "./elsewhere"})
+    assert asked.unused == [
+        "SONDE_GUARD has no effect, because an option says how the training is guarded "
+        "[variable-unused]"
+    ]
 
 
 @pytest.mark.document(217)
@@ -262,3 +267,10 @@ def test_variables_without_an_effect_are_reported(tmp_path: Path) -> None:
     (line,) = prepared("train.py", environ=both).unused
     assert line.startswith("MINDSPORE_DUMP_CONFIG has no effect, because SONDE_DUMP_CONFIG is set")
     assert prepared("train.py", environ={**both, "MINDSPORE_DUMP_CONFIG": first}).unused == []
+
+
+def test_variables_without_an_effect_on_mindspore_are_reported() -> None:
+    lines = _unused_with_mindspore({"SONDE_GUARD": "1", "ENABLE_MS_DEBUGGER": "1"})
+    why = "has no effect, because the program trains with MindSpore [variable-unused]"
+    assert lines == [f"SONDE_GUARD {why}", f"ENABLE_MS_DEBUGGER {why}"]
+    assert _unused_with_mindspore({"ENABLE_MS_DEBUGGER": "0"}) == []

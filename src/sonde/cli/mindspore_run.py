@@ -40,18 +40,20 @@ _NO_BACKWARD = (
 @dataclass(frozen=True, slots=True)
 class MindSporeRun:
     """A script to run; ``config_file`` is the user's own configuration, None where Sonde writes
-    one; without ``config`` nothing is dumped."""
+    one; without ``config`` nothing is dumped. A line about each variable that is ``unused``, and
+    ``note``, are printed when it starts."""
 
     python: MindSporePython
     words: tuple[str, ...]
     config: CaptureConfig | None
     config_file: Path | None
     note: str | None
+    unused: Sequence[str] = ()
 
     def execute(self) -> BaseException | None:
         """Run the script to its end; SystemExit with its exit code, unless that is 0."""
-        if self.note is not None:
-            say(self.note)
+        for line in (*self.unused, *filter(None, (self.note,))):
+            say(line)
         with dump_environment(self.config, self.config_file) as environment:
             code = _run([self.python.executable, *self.words], environment)
         if self.config is not None:

@@ -34,7 +34,7 @@ from sonde.cli.script_command import (
 )
 from sonde.cli.script_run import Compiled, Observed, ScriptRun, StepBy
 from sonde.core.errors import UsageError
-from sonde.core.observation_variables import DUMP_CONFIG
+from sonde.core.observation_variables import DEBUGGER_ADDRESS, DUMP_CONFIG, ENABLE_DEBUGGER
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import options_from_environment, unused_variables
 from sonde.monitor.environment import OBSERVED, guard_from_environment, unused_guard
@@ -206,11 +206,13 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     config, note = _config(options, environ, net_name_of(name, options.module is not None))
     debugger = options_from_environment(environ)
     guard = options.requested_guard()
+    why_unused = OBSERVED
     if guard is not None:
         refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)
-        note = None
+        note, why_unused = None, "an option says how the training is guarded"
     elif config is None and debugger is None:
         guard, note = guard_from_environment(environ) or (None, note)
+        why_unused = ""
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
@@ -228,10 +230,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         determinism=determinism,
         debugger=debugger,
         compiled=options.compiled,
-        unused=[
-            *_unused(options, environ),
-            *unused_guard(environ, because="" if guard is not None else OBSERVED),
-        ],
+        unused=[*_unused(options, environ), *unused_guard(environ, because=why_unused)],
         guard=guard,
     )
 
@@ -256,8 +255,24 @@ def prepare_mindspore(options: RunOptions, environ: Mapping[str, str]) -> MindSp
     if is_own and config is not None and options.directory is None:
         note = f"dumping to {config.path}"
     return MindSporeRun(
-        python, tuple(words), config, None if is_own or file is None else Path(file), note
+        python,
+        tuple(words),
+        config,
+        None if is_own or file is None else Path(file),
+        note,
+        (*_unused(options, environ), *_unused_with_mindspore(environ)),
     )
+
+
+def _unused_with_mindspore(environ: Mapping[str, str]) -> list[str]:
+    """A line about each variable that has an effect on programs of PyTorch only."""
+    why = "the program trains with MindSpore"
+    lines = unused_guard(environ, because=why)
+    if options_from_environment(environ) is not None:
+        name = next(name for name in (*DEBUGGER_ADDRESS, ENABLE_DEBUGGER) if environ.get(name))
+        text = f"{name} has no effect, because {why}"
+        lines.append(ProblemLine(text, slug="variable-unused"))
+    return lines
 
 
 def _config(
