@@ -13,20 +13,20 @@ from sonde.core.graph import Source
 from sonde.diagnose import rules as rule_package
 from sonde.diagnose.catalogue import MOST_FINDINGS, diagnose, fold, rules
 from sonde.diagnose.document import as_document, as_lines
-from sonde.diagnose.evidence import Event, Evidence, OptimizerEvidence
+from sonde.diagnose.evidence import EvidenceEvent, OptimizerEvidence, TrainingEvidence
 
 PAGES = Path(__file__).parents[2] / "docs" / "rules"
 RULE_FILES = Path(rule_package.__file__).parent
 LINE = Source("/home/me/train.py", 7, "main", "loss.backward()")
 
 
-def uncleared(steps: int, count: int) -> Evidence:
+def uncleared(steps: int, count: int) -> TrainingEvidence:
     seen = OptimizerEvidence("SGD", "SGD", backward=LINE, steps=steps, uncleared=count)
-    return Evidence(steps=steps, losses=[1.0] * steps, optimizers=[seen])
+    return TrainingEvidence(steps=steps, losses=[1.0] * steps, optimizers=[seen])
 
 
 def test_no_evidence_gives_no_finding() -> None:
-    assert diagnose(Evidence()) == []
+    assert diagnose(TrainingEvidence()) == []
 
 
 def test_a_finding_has_every_field_of_the_document() -> None:
@@ -75,7 +75,7 @@ def test_a_symptom_is_folded_under_its_cause() -> None:
 
 
 def test_a_symptom_without_a_cause_is_reported_alone() -> None:
-    evidence = Evidence(steps=3, losses=[1.0, float("inf"), 1.0])
+    evidence = TrainingEvidence(steps=3, losses=[1.0, float("inf"), 1.0])
     assert [each.rule for each in diagnose(evidence)] == ["non-finite-loss"]
 
 
@@ -103,8 +103,10 @@ def test_at_most_five_findings() -> None:
         ),
         1.0,
     )
-    events = [Event(name, 0, None, "a", dict(numbers), count=9) for name in names]
-    assert len(diagnose(Evidence(steps=30, losses=[1.0] * 30, events=events))) == MOST_FINDINGS
+    events = [EvidenceEvent(name, 0, None, "a", dict(numbers), count=9) for name in names]
+    assert (
+        len(diagnose(TrainingEvidence(steps=30, losses=[1.0] * 30, events=events))) == MOST_FINDINGS
+    )
 
 
 def test_numbers_that_are_not_finite_are_texts_in_json() -> None:

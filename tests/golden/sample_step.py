@@ -10,6 +10,7 @@ import torch
 from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter
 from sonde.replay.manifest import (
     FORMAT,
+    CapturedOp,
     Manifest,
     StoredAttribute,
     StoredAutocast,
@@ -19,7 +20,6 @@ from sonde.replay.manifest import (
     StoredGroup,
     StoredLine,
     StoredModule,
-    StoredOp,
     StoredOptimizer,
     StoredOutput,
     StoredParameter,
@@ -43,10 +43,10 @@ from sonde.replay.stored_values import (
     SequenceValue,
     TensorValue,
 )
-from sonde.replay.tensor_table import StoredTensor
+from sonde.replay.tensor_table import CapturedTensor
 
 
-def sample_manifest(tensors: list[StoredTensor]) -> Manifest:
+def sample_manifest(tensors: list[CapturedTensor]) -> Manifest:
     line = StoredLine(file="train.py", line=12, function="train")
     autocast = [StoredAutocast(device="cpu", is_enabled=True, dtype="bfloat16", is_cached=True)]
     random = StoredRandom(cpu=0, python=SequenceValue("tuple", [PlainValue(3)]))
@@ -65,7 +65,7 @@ def sample_manifest(tensors: list[StoredTensor]) -> Manifest:
         outputs=[StoredOutput(path=SequenceValue("tuple", []), tensor=KeptValue(1), gradient=1)],
         line=line,
     )
-    op = StoredOp(
+    op = CapturedOp(
         function="torch.nn.functional.cross_entropy",
         name="cross_entropy",
         args=SequenceValue("tuple", [KeptValue(1), NameValue("dtype", "float32")]),

@@ -10,7 +10,7 @@ import pytest
 
 from sonde.core.errors import UsageError
 from sonde.monitor.expression import parse_trigger
-from sonde.monitor.history import Series, robust_score
+from sonde.monitor.history import SignalSeries, robust_score
 from sonde.monitor.judge import MOST_SKIPPED, Judge
 from sonde.monitor.signals import Signals
 from sonde.monitor.triggers import Trigger, trigger_text
@@ -149,7 +149,7 @@ def test_robust_scores_are_those_of_scipy() -> None:
 
 
 def test_a_series_keeps_its_last_finite_values() -> None:
-    series = Series(4)
+    series = SignalSeries(4)
     for value in (1, 2, math.nan, 3, math.inf, 4, 5):
         series.add(value)
     assert series.last(10).tolist() == [2, 3, 4, 5]

@@ -28,7 +28,7 @@ from sonde.replay.stored_values import (
     PlainValue,
     SequenceValue,
 )
-from sonde.replay.tensor_table import StoredTensor
+from sonde.replay.tensor_table import CapturedTensor
 
 
 def small_manifest() -> Manifest:
@@ -44,7 +44,7 @@ def small_manifest() -> Manifest:
         accumulation=1,
         trigger=StoredTrigger(kind="non-finite", step=412, quantity="loss", value="NaN"),
         signals={"loss": "NaN", "grad_norm": 1.5},
-        tensors=[StoredTensor(file="weights", key="fc.weight", dtype="bfloat16", shape=[2, 3])],
+        tensors=[CapturedTensor(file="weights", key="fc.weight", dtype="bfloat16", shape=[2, 3])],
         modules=[
             StoredModule(
                 name="Net",

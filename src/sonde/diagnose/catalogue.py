@@ -10,15 +10,15 @@ from functools import cache
 
 from sonde.core.finding import Finding
 from sonde.diagnose import rules as rule_package
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule
 
 MOST_FINDINGS = 5
 _CERTAINTY = {"established": 0, "supported": 1, "hypothesis": 2}
 
 
 @cache
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, DiagnosisRule]:
     """All rules by kind: the ``RULE`` of every module below ``diagnose/rules``."""
     listed = pkgutil.walk_packages(rule_package.__path__, f"{rule_package.__name__}.")
     names = sorted(each.name for each in listed if not each.ispkg)
@@ -26,7 +26,7 @@ def rules() -> dict[str, Rule]:
     return {rule.kind: rule for rule in found}
 
 
-def diagnose(evidence: Evidence, ignored: Collection[str] = ()) -> list[Finding]:
+def diagnose(evidence: TrainingEvidence, ignored: Collection[str] = ()) -> list[Finding]:
     """Judge ``evidence`` by all rules except ``ignored``, leave out what a comment silences, and
     fold symptoms under their causes."""
     found = [

@@ -16,7 +16,7 @@ Number = float | int | bool | str | None
 
 
 @dataclass(slots=True)
-class Event:
+class EvidenceEvent:
     """Something that happened once or several times in the same place, such as a load of own
     weights. ``subject`` is the module, parameter or file concerned, ``numbers`` what was measured
     the first time."""
@@ -162,7 +162,7 @@ class LossGraph:
 
 
 @dataclass(slots=True)
-class Evidence:
+class TrainingEvidence:
     """Everything observed of one training."""
 
     steps: int = 0
@@ -172,13 +172,13 @@ class Evidence:
     parameters: list[ParameterEvidence] = field(default_factory=list)
     graphs: list[LossGraph] = field(default_factory=list)
     walks: int = 0
-    events: list[Event] = field(default_factory=list)
+    events: list[EvidenceEvent] = field(default_factory=list)
 
-    def named(self, name: str) -> list[Event]:
+    def named(self, name: str) -> list[EvidenceEvent]:
         """The events of this name, first first."""
         return sorted((each for each in self.events if each.name == name), key=lambda e: e.step)
 
-    def first(self, name: str) -> Event | None:
+    def first(self, name: str) -> EvidenceEvent | None:
         found = self.named(name)
         return found[0] if found else None
 

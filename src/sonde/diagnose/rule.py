@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from sonde.core.finding import EvidenceStatus, Finding
 from sonde.core.graph import Source
-from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.evidence import TrainingEvidence
 
 _IGNORE = re.compile(r"#\s*sonde:\s*ignore\[([^\]]*)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DiagnosisRule:
     """A rule of the catalogue: ``judge`` is a pure function; ``silent`` says when it reports
     nothing although the symptom is there; ``explains`` are the kinds that are symptoms of it."""
 
     kind: str
-    judge: Callable[[Evidence], Iterable[Finding]]
+    judge: Callable[[TrainingEvidence], Iterable[Finding]]
     silent: str
     explains: tuple[str, ...] = ()
 

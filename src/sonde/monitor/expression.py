@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from sonde.core.errors import UsageError
-from sonde.monitor.history import AGGREGATES, Series
+from sonde.monitor.history import AGGREGATES, SignalSeries
 from sonde.monitor.signals import HISTORICAL, Signals
 from sonde.watch.expression_language import EvaluationContext, ExpressionError, Predicate, parse
 
@@ -24,7 +24,7 @@ class TriggerExpression:
     text: str
     predicate: Predicate = field(compare=False, repr=False)
 
-    def holds(self, signals: Signals, history: dict[str, Series]) -> bool:
+    def holds(self, signals: Signals, history: dict[str, SignalSeries]) -> bool:
         """Whether the condition is true; not if it is undecided, because a signal is missing or
         there were too few steps."""
 

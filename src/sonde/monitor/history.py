@@ -13,7 +13,7 @@ _MAD_TO_DEVIATION: Final = 1.4826
 """Times the median absolute deviation: the standard deviation of normally distributed values."""
 
 
-class Series:
+class SignalSeries:
     """The last ``size`` finite values of one signal, oldest first in `last`."""
 
     __slots__ = ("_at", "_values", "count")

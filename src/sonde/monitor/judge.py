@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from sonde.monitor.expression import TriggerExpression
-from sonde.monitor.history import Series
+from sonde.monitor.history import SignalSeries
 from sonde.monitor.signals import HISTORICAL, Signals
 from sonde.monitor.spikes import HISTORY_STEPS, SpikeDetector, is_other_rate
 from sonde.monitor.triggers import Trigger
@@ -24,8 +24,8 @@ that are still not finite then do not overflow because of the scale."""
 class _History:
     """What is known of the steps of one optimizer."""
 
-    signals: dict[str, Series] = field(
-        default_factory=lambda: {name: Series(HISTORY_STEPS) for name in HISTORICAL}
+    signals: dict[str, SignalSeries] = field(
+        default_factory=lambda: {name: SignalSeries(HISTORY_STEPS) for name in HISTORICAL}
     )
     loss: SpikeDetector = field(default_factory=lambda: SpikeDetector("loss", is_norm=False))
     gradient: SpikeDetector = field(default_factory=lambda: SpikeDetector("gradient", is_norm=True))

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from sonde.monitor.history import Series, robust_score
+from sonde.monitor.history import SignalSeries, robust_score
 from sonde.monitor.triggers import Quantity, Trigger
 
 WARM_UP_STEPS: Final = 100
@@ -42,7 +42,7 @@ class SpikeDetector:
 
     quantity: Quantity
     is_norm: bool
-    _series: Series = field(default_factory=lambda: Series(HISTORY_STEPS))
+    _series: SignalSeries = field(default_factory=lambda: SignalSeries(HISTORY_STEPS))
     _strikes: list[float] = field(default_factory=list)
     _highest: float = -math.inf
     _lowest: float = math.inf

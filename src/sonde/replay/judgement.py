@@ -9,7 +9,7 @@ from pathlib import Path
 from sonde.core.errors import SondeError
 from sonde.core.text.number_text import number_text
 from sonde.monitor.expression import parse_trigger
-from sonde.monitor.history import Series
+from sonde.monitor.history import SignalSeries
 from sonde.monitor.reading import read_signals
 from sonde.monitor.signals import HISTORICAL, Signals
 from sonde.monitor.spikes import HISTORY_STEPS
@@ -101,7 +101,7 @@ def _holds(
     signals.loss = math.nan if outcome.loss is None else outcome.loss
     signals.grad_norm = outcome.grad_norm
     signals.non_finite_gradients = outcome.non_finite_gradients
-    history = {name: Series(HISTORY_STEPS) for name in HISTORICAL}
+    history = {name: SignalSeries(HISTORY_STEPS) for name in HISTORICAL}
     try:
         expression = parse_trigger(str(text))
         table = read_signals(directory.parent, manifest.rank)

@@ -17,7 +17,7 @@ from sonde.dump.bounded_file import read_bytes
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import MANIFEST
 from sonde.replay.stored_values import AnyStoredValue, ClassPath, Index, missing_values
-from sonde.replay.tensor_table import StoredTensor
+from sonde.replay.tensor_table import CapturedTensor
 
 FORMAT: Final = 1
 MAX_BYTES: Final = 256 << 20
@@ -25,11 +25,11 @@ Number: TypeAlias = float | str
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ManifestSection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of the manifest. Keys that this version does not know are ignored."""
 
 
-class StoredProgram(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredProgram(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """The program: its file, the module it was started as (``-m``), its arguments and folder.
 
     ``digest`` is a hash of the file, to say that it has changed since.
@@ -43,7 +43,7 @@ class StoredProgram(Section, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
 
 
-class StoredTrigger(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredTrigger(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """Why the step was kept. ``text`` is the sentence for people."""
 
     kind: str
@@ -56,7 +56,7 @@ class StoredTrigger(Section, frozen=True, kw_only=True, omit_defaults=True):
     facts: dict[str, Any] = {}
 
 
-class StoredParameter(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredParameter(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """A parameter, and its gradient when the step was captured."""
 
     name: str
@@ -64,7 +64,7 @@ class StoredParameter(Section, frozen=True, kw_only=True, omit_defaults=True):
     gradient: AnyStoredValue | None = None
 
 
-class StoredModule(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredModule(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """An outermost module: its class, its parameters and buffers.
 
     ``object`` is its index in the pickle; None if it could not be pickled, for the reason
@@ -82,7 +82,7 @@ class StoredModule(Section, frozen=True, kw_only=True, omit_defaults=True):
     dropped: list[str] = []
 
 
-class StoredRandom(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredRandom(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """States of random generators; ``python`` and ``numpy`` as they give them."""
 
     cpu: Index
@@ -91,14 +91,14 @@ class StoredRandom(Section, frozen=True, kw_only=True, omit_defaults=True):
     devices: dict[str, Index] = {}
 
 
-class StoredAutocast(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredAutocast(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     device: str
     is_enabled: bool
     dtype: str
     is_cached: bool
 
 
-class StoredLine(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredLine(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """A line of the program."""
 
     file: str
@@ -106,14 +106,14 @@ class StoredLine(Section, frozen=True, kw_only=True, omit_defaults=True):
     function: str
 
 
-class StoredOutput(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredOutput(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     path: AnyStoredValue
     tensor: AnyStoredValue
     gradient: Index | None = None
     backward: Natural | None = None
 
 
-class StoredBuffer(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredBuffer(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """A buffer ``name`` of the submodule ``module`` as it was before a call."""
 
     module: str
@@ -121,7 +121,7 @@ class StoredBuffer(Section, frozen=True, kw_only=True, omit_defaults=True):
     index: Index
 
 
-class StoredAttribute(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredAttribute(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """An attribute as it was before a call; ``is_contents``: the value is that of a container,
     which stays the same object."""
 
@@ -132,7 +132,7 @@ class StoredAttribute(Section, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredCall(
-    Section, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="call"
+    ManifestSection, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="call"
 ):
     """A call of an outermost module; ``module`` is its index among the manifest's modules."""
 
@@ -152,7 +152,9 @@ class StoredCall(
     error: str | None = None
 
 
-class StoredOp(Section, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="op"):
+class CapturedOp(
+    ManifestSection, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="op"
+):
     """A function of torch that the program called outside of modules."""
 
     function: str
@@ -168,7 +170,7 @@ class StoredOp(Section, frozen=True, kw_only=True, omit_defaults=True, tag_field
     error: str | None = None
 
 
-class StoredGradient(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredGradient(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """A gradient of a parameter after a backward pass, which the program went on to change."""
 
     parameter: Index
@@ -176,7 +178,12 @@ class StoredGradient(Section, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredBackward(
-    Section, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="backward"
+    ManifestSection,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    tag_field="event",
+    tag="backward",
 ):
     is_connected: bool
     roots: AnyStoredValue
@@ -189,17 +196,17 @@ class StoredBackward(
     error: str | None = None
 
 
-StoredEvent: TypeAlias = StoredCall | StoredOp | StoredBackward
+StoredEvent: TypeAlias = StoredCall | CapturedOp | StoredBackward
 
 
-class StoredGroup(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredGroup(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """A group of an optimizer: the indices of its parameters, and its settings."""
 
     parameters: list[Index | None]
     settings: dict[str, AnyStoredValue]
 
 
-class StoredOptimizer(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredOptimizer(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """``state``: by the position of the parameter; None if it was not asked for."""
 
     of: ClassPath
@@ -207,7 +214,7 @@ class StoredOptimizer(Section, frozen=True, kw_only=True, omit_defaults=True):
     state: dict[str, AnyStoredValue] | None = None
 
 
-class StoredScaler(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredScaler(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """A GradScaler: the scale of the step, and its state."""
 
     device: str
@@ -215,7 +222,7 @@ class StoredScaler(Section, frozen=True, kw_only=True, omit_defaults=True):
     state: dict[str, Any] = {}
 
 
-class StoredReason(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredReason(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """Why a part of the step cannot be executed again."""
 
     kind: str
@@ -223,14 +230,14 @@ class StoredReason(Section, frozen=True, kw_only=True, omit_defaults=True):
     detail: str = ""
 
 
-class StoredPrior(Section, frozen=True, kw_only=True, omit_defaults=True):
+class StoredPrior(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """The gradient of a parameter before the first backward pass; ``values`` None: zeros."""
 
     parameter: Index
     values: Index | None = None
 
 
-class Manifest(Section, frozen=True, kw_only=True, omit_defaults=True):
+class Manifest(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """Everything but the tensors. ``accumulation`` is the number of backward passes of the step."""
 
     format: Natural
@@ -242,7 +249,7 @@ class Manifest(Section, frozen=True, kw_only=True, omit_defaults=True):
     accumulation: Natural
     trigger: StoredTrigger | None
     signals: dict[str, Any]
-    tensors: Annotated[list[StoredTensor], Meta(max_length=10_000_000)]
+    tensors: Annotated[list[CapturedTensor], Meta(max_length=10_000_000)]
     modules: list[StoredModule]
     events: list[StoredEvent]
     prior_gradients: list[StoredPrior] = []

@@ -16,17 +16,17 @@ ClassPath: TypeAlias = Annotated[str, Meta(pattern=r"^[^:\s]+:[^:\s]+$", max_len
 SmallInteger: TypeAlias = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
-class StoredValue(msgspec.Struct, frozen=True, tag_field="kind"):
+class CapturedValue(msgspec.Struct, frozen=True, tag_field="kind"):
     """A value; the tag is its ``kind`` in the file."""
 
 
-class TensorValue(StoredValue, frozen=True, tag="tensor"):
+class TensorValue(CapturedValue, frozen=True, tag="tensor"):
     """The tensor of this index; the same index is the same tensor object."""
 
     index: Index
 
 
-class KeptValue(StoredValue, frozen=True, omit_defaults=True, tag="kept"):
+class KeptValue(CapturedValue, frozen=True, omit_defaults=True, tag="kept"):
     """A tensor that the step used or made.
 
     ``key`` names it within the step: what a module returned under a key is what an op or a backward
@@ -46,42 +46,42 @@ class KeptValue(StoredValue, frozen=True, omit_defaults=True, tag="kept"):
     memory: Index | None = None
 
 
-class PlainValue(StoredValue, frozen=True, tag="plain"):
+class PlainValue(CapturedValue, frozen=True, tag="plain"):
     """None, a truth value, a text, or a number that JSON holds exactly."""
 
     value: bool | SmallInteger | float | str | None = None
 
 
-class NumberValue(StoredValue, frozen=True, tag="number"):
+class NumberValue(CapturedValue, frozen=True, tag="number"):
     """A number that JSON lacks: ``nan``, ``inf``, a complex or a very large one, as Python text."""
 
     type: Literal["int", "float", "complex"]
     text: Annotated[str, Meta(max_length=10_000)]
 
 
-class BytesValue(StoredValue, frozen=True, tag="bytes"):
+class BytesValue(CapturedValue, frozen=True, tag="bytes"):
     value: bytes
 
 
-class SequenceValue(StoredValue, frozen=True, tag="sequence"):
+class SequenceValue(CapturedValue, frozen=True, tag="sequence"):
     type: Literal["list", "tuple", "set", "frozenset", "size", "slice", "range"]
     items: list[AnyStoredValue]
 
 
-class MappingValue(StoredValue, frozen=True, tag="dict"):
+class MappingValue(CapturedValue, frozen=True, tag="dict"):
     """Keys and values, in order."""
 
     items: list[tuple[AnyStoredValue, AnyStoredValue]]
 
 
-class NameValue(StoredValue, frozen=True, tag="name"):
+class NameValue(CapturedValue, frozen=True, tag="name"):
     """A constant of torch or Python by its name: ``torch.float32``, ``cuda:0``, ``Ellipsis``."""
 
     type: Literal["dtype", "device", "layout", "memory_format", "ellipsis"]
     name: Annotated[str, Meta(max_length=200)]
 
 
-class InstanceValue(StoredValue, frozen=True, tag="instance"):
+class InstanceValue(CapturedValue, frozen=True, tag="instance"):
     """A named tuple, a dataclass or a model output: its class (``module:Class``) and its fields."""
 
     type: Literal["namedtuple", "dataclass", "mapping", "enum"]
@@ -89,14 +89,14 @@ class InstanceValue(StoredValue, frozen=True, tag="instance"):
     fields: dict[str, AnyStoredValue]
 
 
-class ArrayValue(StoredValue, frozen=True, tag="array"):
+class ArrayValue(CapturedValue, frozen=True, tag="array"):
     """A numpy array (or, with ``is_scalar``, a numpy number) whose elements are a tensor."""
 
     index: Index
     is_scalar: bool = False
 
 
-class SparseValue(StoredValue, frozen=True, tag="sparse"):
+class SparseValue(CapturedValue, frozen=True, tag="sparse"):
     """A sparse tensor by its parts: indices and values, or compressed and plain indices."""
 
     layout: Literal["coo", "csr", "csc"]
@@ -106,13 +106,13 @@ class SparseValue(StoredValue, frozen=True, tag="sparse"):
     requires_grad: bool = False
 
 
-class ObjectValue(StoredValue, frozen=True, tag="object"):
+class ObjectValue(CapturedValue, frozen=True, tag="object"):
     """An object of the pickle."""
 
     index: Index
 
 
-class MissingValue(StoredValue, frozen=True, tag="missing"):
+class MissingValue(CapturedValue, frozen=True, tag="missing"):
     """A value that could not be kept."""
 
     type: str

@@ -21,7 +21,7 @@ Size: TypeAlias = Annotated[int, Meta(ge=0, lt=2**59)]
 Sizes: TypeAlias = Annotated[list[Size], Meta(max_length=64)]
 
 
-class StoredTensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CapturedTensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One tensor: ``key`` of ``file`` has its bytes.
 
     If it is the only tensor of its memory and contiguous, the file has it with this dtype and

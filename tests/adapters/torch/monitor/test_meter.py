@@ -13,7 +13,7 @@ from torch import nn
 import sonde
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.monitor.norms import non_finite, norms, whole_norm
-from sonde.adapters.torch.monitor.updates import UpdateSample
+from sonde.adapters.torch.monitor.updates import SampledWeights
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_whole_norm_leaves_out_what_has_none() -> None:
 def test_the_ratio_of_small_parameters_is_exact_and_of_large_ones_estimated() -> None:
     torch.manual_seed(0)
     small, large = nn.Parameter(torch.randn(200)), nn.Parameter(torch.randn(100, 1000))
-    sample = UpdateSample()
+    sample = SampledWeights()
     before = [small.detach().clone(), large.detach().clone()]
     sample.before_step([small])
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_the_ratio_of_small_parameters_is_exact_and_of_large_ones_estimated() ->
 
 def test_a_parameter_with_new_memory_is_sampled_anew() -> None:
     parameter = nn.Parameter(torch.ones(10))
-    sample = UpdateSample()
+    sample = SampledWeights()
     sample.before_step([parameter])
     parameter.data = torch.full((10,), 2.0)
     sample.before_step([parameter])

@@ -25,7 +25,7 @@ from sonde.adapters.torch.replay.step_record import (
 )
 from sonde.adapters.torch.replay.storage import read_step, tensor_files, write_step
 from sonde.replay.errors import ReplayError
-from sonde.replay.manifest import Manifest, StoredBackward, StoredCall, StoredOp
+from sonde.replay.manifest import CapturedOp, Manifest, StoredBackward, StoredCall
 
 
 def captured(train: Callable[[], Any], directory: Path, *, step: int = 2, **options: Any) -> Path:
@@ -115,7 +115,7 @@ NOT_STORED = {
     [
         (ModuleCall, (StoredCall,)),
         (ModuleState, (StoredCall,)),
-        (OutsideOp, (StoredOp,)),
+        (OutsideOp, (CapturedOp,)),
         (BackwardPass, (StoredBackward,)),
         (StepRecord, (Manifest,)),
     ],

@@ -14,7 +14,7 @@ from torch import nn
 
 from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable, read_tensors
 from sonde.replay.errors import ReplayError
-from sonde.replay.tensor_table import StoredTensor
+from sonde.replay.tensor_table import CapturedTensor
 
 
 def bits(tensor: torch.Tensor) -> bytes:
@@ -144,9 +144,9 @@ def test_any_permuted_slice_is_read_as_it_was(
     assert same(read, tensor)
 
 
-def entry(**changed: object) -> StoredTensor:
+def entry(**changed: object) -> CapturedTensor:
     fields = {"file": "inputs", "key": "t0", "dtype": "float32", "shape": [2, 3]}
-    return StoredTensor(**{**fields, **changed})  # type: ignore[arg-type]
+    return CapturedTensor(**{**fields, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def entry(**changed: object) -> StoredTensor:
     ],
 )
 def test_an_entry_that_does_not_fit_its_file_is_one_error(
-    tmp_path: Path, wrong: StoredTensor
+    tmp_path: Path, wrong: CapturedTensor
 ) -> None:
     stored(tmp_path, torch.randn(2, 3))
     with pytest.raises(ReplayError) as error:

@@ -14,7 +14,12 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, variables_holding
+from sonde.adapters.torch.diagnosis.recorder import (
+    EvidenceRecorder,
+    caller,
+    shielded,
+    variables_holding,
+)
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnose.evidence import Number, OptimizerEvidence
@@ -43,7 +48,7 @@ class TrainingCalls:
     ``after_step`` with the optimizer, ``on_step_end`` when a step has ended.
     """
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     on_backward: list[Callable[[list[torch.Tensor]], None]] = field(default_factory=list)
     after_backward: list[Callable[[], None]] = field(default_factory=list)
     before_step: list[Callable[[torch.optim.Optimizer, OptimizerState], None]] = field(

@@ -19,10 +19,10 @@ from sonde.adapters.torch.diagnosis.non_finite import NonFiniteNodes
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
 from sonde.adapters.torch.diagnosis.probes import Probes
 from sonde.adapters.torch.diagnosis.ranks import RankEvidence, rank_of_process
-from sonde.adapters.torch.diagnosis.recorder import Recorder
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder
 from sonde.adapters.torch.diagnosis.scaling import ScalingCalls
 from sonde.adapters.torch.diagnosis.states import States
-from sonde.diagnose.evidence import Evidence
+from sonde.diagnose.evidence import TrainingEvidence
 
 
 class StepsDoneError(BaseException):
@@ -33,7 +33,7 @@ class Collector:
     """Collects evidence while `attached`; ``steps``: how many steps the training may take."""
 
     def __init__(self, steps: int | None = None) -> None:
-        self.recorder = Recorder()
+        self.recorder = EvidenceRecorder()
         self._steps = steps
         self.modules = ModuleCalls(self.recorder)
         self.training = TrainingCalls(self.recorder)
@@ -103,7 +103,7 @@ class Collector:
         """Whether this process prints the findings: rank 0 does, for all ranks."""
         return rank_of_process()[0] == 0
 
-    def finish(self) -> Evidence:
+    def finish(self) -> TrainingEvidence:
         """Judge what needs the whole training; returns the evidence."""
         evidence = self.recorder.evidence
         if not self.recorder.is_on:

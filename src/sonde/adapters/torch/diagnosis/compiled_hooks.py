@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
-from sonde.diagnose.evidence import Event
+from sonde.diagnose.evidence import EvidenceEvent
 
 _REGISTERING = ("register_forward_hook", "register_forward_pre_hook")
 
@@ -24,9 +24,9 @@ _REGISTERING = ("register_forward_hook", "register_forward_pre_hook")
 class CompiledHooks:
     """Counts the calls of compiled modules, and of hooks registered after the first one."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     _calls: WeakTable[nn.Module, int] = field(default_factory=WeakTable)
-    _late: list[tuple[Event, nn.Module, int]] = field(default_factory=list)
+    _late: list[tuple[EvidenceEvent, nn.Module, int]] = field(default_factory=list)
 
     def install(self, undo: ExitStack) -> None:
         wrap(OptimizedModule, "__call__", self._around_call, undo)
@@ -54,7 +54,7 @@ class CompiledHooks:
         return make
 
     @shielded
-    def _registered(self, name: str, module: nn.Module) -> Event | None:
+    def _registered(self, name: str, module: nn.Module) -> EvidenceEvent | None:
         for compiled in list(self._calls):
             inner = getattr(compiled, "_orig_mod", None)
             if inner is None:
@@ -74,7 +74,7 @@ class CompiledHooks:
             event.numbers["calls"] = (self._calls.get(compiled) or 0) - before
 
 
-def _counting(hook: Any, event: Event) -> Any:
+def _counting(hook: Any, event: EvidenceEvent) -> Any:
     numbers = event.numbers
 
     @functools.wraps(hook)

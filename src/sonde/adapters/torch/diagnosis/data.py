@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from sonde.adapters.torch.diagnosis.functions import CLASSIFYING, MOST_CLASSES, LossCall
 from sonde.adapters.torch.diagnosis.modules import RootCall, tensors_in
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
@@ -39,7 +39,7 @@ class _Epochs:
 class DataCalls:
     """Hashes rows of training and evaluation inputs, and follows loaders and samplers."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     trained: set[int] = field(default_factory=set)
     evaluated: dict[Source | None, set[int]] = field(default_factory=dict)
     targets: dict[int, int] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from torch import nn
 from sonde.adapters.torch.diagnosis.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.freezing import frozen_by_name, frozen_by_train, own_train
 from sonde.adapters.torch.diagnosis.modules import DROPPING, NORMALISING, ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, source_of
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded, source_of
 from sonde.adapters.torch.diagnosis.spectral_norms import spectral_norms
 from sonde.core.patching import wrap
 
@@ -24,7 +24,7 @@ EVERY = 8
 class ModuleFlags:
     """Judges nothing: notes flags and buffers that rules ask for."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     modules: ModuleCalls
     training: TrainingCalls
     _buffers: dict[int, tuple[float, int, int]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from sonde.adapters.torch.diagnosis.modules import DROPPING, ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 
@@ -43,7 +43,7 @@ class LossCall:
 class FunctionCalls:
     """Follows functions of ``torch.nn.functional``; ``in_this_step`` are the calls of losses."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     modules: ModuleCalls
     in_this_step: list[LossCall] = field(default_factory=list)
     on_loss: list[Callable[[LossCall], None]] = field(default_factory=list)

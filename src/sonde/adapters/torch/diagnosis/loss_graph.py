@@ -16,7 +16,12 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
-from sonde.adapters.torch.diagnosis.recorder import SONDE_FILES, Recorder, shielded, source_of
+from sonde.adapters.torch.diagnosis.recorder import (
+    SONDE_FILES,
+    EvidenceRecorder,
+    shielded,
+    source_of,
+)
 from sonde.core.graph import Source
 from sonde.core.own_code import is_own
 from sonde.diagnose.evidence import GraphNode, LossGraph, Number
@@ -47,7 +52,7 @@ _UNSIGNED = 1 << 63
 class LossGraphs:
     """Walks the graphs of losses; ``inspectors`` are called with every singular node."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     parameters: ParameterSignals
     inspectors: list[Callable[[str, Any, Any], None]] = field(default_factory=list)
     sources: dict[tuple[str, int], Source | None] = field(default_factory=dict)

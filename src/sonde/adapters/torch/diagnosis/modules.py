@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import Patch, wrap
 from sonde.core.weak_table import WeakTable
@@ -52,7 +52,7 @@ class RootCounts:
 class ModuleCalls:
     """Follows the modules that run; ``on_root`` is called after each outermost call."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     on_root: list[Callable[[RootCall, bool], None]] = field(default_factory=list)
     on_first: list[Callable[[nn.Module], None]] = field(default_factory=list)
     roots: WeakTable[nn.Module, RootCounts] = field(default_factory=WeakTable)

@@ -10,7 +10,7 @@ import torch
 
 from sonde.adapters.torch.diagnosis.loss_graph import LossGraphs, short_name
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 
 MOST_HOPS = 12
@@ -28,7 +28,7 @@ class NonFiniteNodes:
     """Looks at what autograd saved of singular nodes: a zero where the derivative is infinite, a
     NaN, an empty mean; also at activations that are zero everywhere."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     graphs: LossGraphs
     modules: ModuleCalls
     found: list[tuple[str, Any, Source | None]] = field(default_factory=list)

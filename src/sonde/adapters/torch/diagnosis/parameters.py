@@ -9,7 +9,7 @@ from torch import nn
 
 from sonde.adapters.torch.diagnosis.calls import OptimizerState, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.weak_table import WeakTable
 from sonde.diagnose.evidence import ParameterEvidence, UpdateSample
 
@@ -29,7 +29,7 @@ def is_sampled(step: int) -> bool:
 class ParameterSignals:
     """Keeps a `ParameterEvidence` for each parameter of optimizers and of the loss's graph."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     modules: ModuleCalls
     known: dict[int, ParameterEvidence] = field(default_factory=dict)
     _named: WeakTable[torch.optim.Optimizer, int] = field(default_factory=WeakTable)

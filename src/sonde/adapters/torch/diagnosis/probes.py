@@ -23,7 +23,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from sonde.adapters.torch.diagnosis.functions import CLASSIFYING, FunctionCalls, LossCall
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
 from sonde.adapters.torch.diagnosis.op_trace import OpTrace
-from sonde.adapters.torch.diagnosis.recorder import Recorder, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 
 AT_STEP = 10
@@ -44,7 +44,7 @@ class _Run:
 class Probes:
     """Compares targets with inputs in the first steps, and probes the module after step 10."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     modules: ModuleCalls
     functions: FunctionCalls
     _is_done: bool = False

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch.diagnosis.calls import OptimizerState, TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
@@ -46,7 +46,7 @@ def rank_of_process() -> tuple[int, int]:
 class RankEvidence:
     """Follows DistributedDataParallel, and compares ranks when the training has ended."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     modules: ModuleCalls
     training: TrainingCalls
     weights: dict[int, list[int]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from sonde.core.graph import Source
 from sonde.core.interruption import pass_on
 from sonde.core.own_code import is_own
 from sonde.core.text.problem_line import ProblemLine
-from sonde.diagnose.evidence import Event, Evidence, Number
+from sonde.diagnose.evidence import EvidenceEvent, Number, TrainingEvidence
 from sonde.logs import say
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,25 +29,25 @@ MOST_EVENTS = 2000
 logger = logging.getLogger("sonde.capture")
 
 
-class Recorder:
+class EvidenceRecorder:
     """The evidence so far, the number of the running step, and whether observation goes on.
 
     Used from the thread that made it; calls in other threads and in forked children are ignored.
     """
 
     def __init__(self) -> None:
-        self.evidence = Evidence()
+        self.evidence = TrainingEvidence()
         self.step = 0
         self.is_on = True
         self.is_probing = False
         self.uses_compiler = False
-        self._events: dict[tuple[str, Source | None, str], Event] = {}
+        self._events: dict[tuple[str, Source | None, str], EvidenceEvent] = {}
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
     def event(
         self, name: str, source: Source | None = None, subject: str = "", **numbers: Number
-    ) -> Event | None:
+    ) -> EvidenceEvent | None:
         """Note that something happened; the same name, line and subject is one event."""
         key = (name, source, subject)
         known = self._events.get(key)
@@ -57,7 +57,7 @@ class Recorder:
             return known
         if len(self._events) >= MOST_EVENTS:
             return None
-        made = Event(name, self.step, source, subject, numbers, last_step=self.step)
+        made = EvidenceEvent(name, self.step, source, subject, numbers, last_step=self.step)
         self._events[key] = made
         self.evidence.events.append(made)
         return made
@@ -97,7 +97,7 @@ def shielded(function: F) -> F:
 
     @functools.wraps(function)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        recorder: Recorder = self.recorder
+        recorder: EvidenceRecorder = self.recorder
         if not recorder.observes or torch.compiler.is_compiling():
             return None
         try:

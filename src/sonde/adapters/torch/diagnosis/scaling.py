@@ -12,7 +12,12 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from sonde.adapters.torch.diagnosis.calls import TrainingCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, variables_holding
+from sonde.adapters.torch.diagnosis.recorder import (
+    EvidenceRecorder,
+    caller,
+    shielded,
+    variables_holding,
+)
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnose.evidence import SchedulerEvidence
@@ -31,7 +36,7 @@ class _Scheduled:
 class ScalingCalls:
     """Follows GradScaler, gradient clipping and schedulers."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     training: TrainingCalls
     schedulers: WeakTable[Any, _Scheduled] = field(default_factory=WeakTable)
     _is_scaled: bool = False

@@ -14,7 +14,12 @@ from torch import nn
 
 from sonde.adapters.torch.diagnosis.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import Recorder, caller, shielded, variables_holding
+from sonde.adapters.torch.diagnosis.recorder import (
+    EvidenceRecorder,
+    caller,
+    shielded,
+    variables_holding,
+)
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
@@ -29,7 +34,7 @@ INITIALISERS = tuple(name for name in dir(nn.init) if name.endswith("_") and nam
 class States:
     """Follows what becomes of states of modules and optimizers."""
 
-    recorder: Recorder
+    recorder: EvidenceRecorder
     training: TrainingCalls
     modules: ModuleCalls
     _taken: dict[int, tuple[weakref.ref[Any], int, Source | None]] = field(default_factory=dict)

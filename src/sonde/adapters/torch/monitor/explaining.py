@@ -50,7 +50,7 @@ class Cleared:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class StepExplanation:
     """What executing a step again has shown.
 
     ``rows`` of ``row_count``: the rows of the batch that suffice for the trigger. If the search for
@@ -70,7 +70,9 @@ class Explanation:
     ended_after: int | None = None
 
 
-def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigger]) -> Explanation:
+def explain(
+    record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigger]
+) -> StepExplanation:
     """Execute ``record`` again, and look for the cause of its first trigger. The training is
     afterwards as it was."""
     replayed = run_again(record, recorder=recorder, select_rows=with_rows)
@@ -86,7 +88,7 @@ def explain(record: StepRecord, recorder: StepRecorder, triggers: Sequence[Trigg
         rows, count = found.rows, batch_size(record) or 0
     with recorder.replaying():
         source = _error_source(record, replayed)
-    return Explanation(
+    return StepExplanation(
         replayed,
         rows,
         count,

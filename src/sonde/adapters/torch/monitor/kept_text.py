@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sonde.adapters.torch.monitor.explaining import Explanation
+from sonde.adapters.torch.monitor.explaining import StepExplanation
 from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
 from sonde.adapters.torch.replay.questions.reason_text import reasons_text
@@ -64,7 +64,7 @@ def _went_back_text(went: WentBack) -> str:
     return f"run again from {steps} before{inexact}, step {went.step} is{where}"
 
 
-def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterator[str]:
+def _explained(explanation: StepExplanation, triggers: Sequence[Trigger]) -> Iterator[str]:
     replayed = explanation.replayed
     origin = replayed.origin
     rows = _rows_text(explanation)
@@ -103,7 +103,7 @@ def _explained(explanation: Explanation, triggers: Sequence[Trigger]) -> Iterato
     yield from _exactness(explanation)
 
 
-def _exactness(explanation: Explanation) -> Iterator[str]:
+def _exactness(explanation: StepExplanation) -> Iterator[str]:
     replayed = explanation.replayed
     plain = replayed.plain
     if not plain.was_run:
@@ -123,7 +123,7 @@ def _exactness(explanation: Explanation) -> Iterator[str]:
         yield f"not all of it is executed again: {reasons_text(reasons)}"
 
 
-def _rows_text(explanation: Explanation) -> str:
+def _rows_text(explanation: StepExplanation) -> str:
     rows, count = explanation.rows, explanation.row_count
     ended = ""
     if explanation.ended_after is not None:

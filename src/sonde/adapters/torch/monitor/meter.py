@@ -15,7 +15,7 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import parameters_of
 from sonde.adapters.torch.monitor.norms import non_finite, norms, whole_norm
-from sonde.adapters.torch.monitor.updates import UpdateSample
+from sonde.adapters.torch.monitor.updates import SampledWeights
 from sonde.core.weak_table import WeakTable
 from sonde.monitor.signals import Signals
 
@@ -32,7 +32,7 @@ class _OptimizerFacts:
     number: int
     ids: list[int] = field(default_factory=list)
     columns: npt.NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
-    sample: UpdateSample = field(default_factory=UpdateSample)
+    sample: SampledWeights = field(default_factory=SampledWeights)
 
 
 @dataclass(slots=True)

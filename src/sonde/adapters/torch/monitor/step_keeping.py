@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.debugging.optimizers import parameters_of
-from sonde.adapters.torch.monitor.explaining import Explanation, explain
+from sonde.adapters.torch.monitor.explaining import StepExplanation, explain
 from sonde.adapters.torch.monitor.going_back import BadUpdate, WentBack, go_back, is_late
 from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
 from sonde.adapters.torch.monitor.snapshots import Snapshots
@@ -31,7 +31,7 @@ from sonde.monitor.triggers import Trigger, trigger_text
 class KeptStep:
     """A step that was executed again, and where it was written; ``problem`` says why it was not."""
 
-    explanation: Explanation
+    explanation: StepExplanation
     path: Path | None = None
     problem: str = ""
     bad_update: BadUpdate | None = None

@@ -14,7 +14,7 @@ _SAMPLED = 256
 """Values of each parameter that are sampled, evenly spaced."""
 
 
-class UpdateSample:
+class SampledWeights:
     """The ratio of the norm of an update to that of the weights, of one optimizer.
 
     Of each parameter up to 256 evenly spaced values are copied before the optimizer steps and

@@ -12,7 +12,7 @@ _BYTES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReplayDifference:
     """A tensor that the replay computed differently.
 
     ``elements`` of ``total`` differ, at most by ``largest`` (NaN where one value is not a number
@@ -28,16 +28,16 @@ class Difference:
 
 def difference(
     quantity: Quantity, name: str, before: torch.Tensor | None, now: torch.Tensor | None
-) -> Difference | None:
+) -> ReplayDifference | None:
     """How ``now`` differs from ``before``; None if they are equal bit for bit. NaN equals NaN only
     with the same bits."""
     if before is None or now is None:
         if before is None and now is None:
             return None
-        return Difference(quantity, name, 1, 0, float("nan"))
+        return ReplayDifference(quantity, name, 1, 0, float("nan"))
     before, now = before.detach(), now.detach()
     if before.shape != now.shape or before.dtype != now.dtype or before.layout != now.layout:
-        return Difference(quantity, name, 1, 0, float("nan"))
+        return ReplayDifference(quantity, name, 1, 0, float("nan"))
     one, other = _bits(before), _bits(now)
     if torch.equal(one, other):
         return None
@@ -45,7 +45,7 @@ def difference(
     distance = (_wide(before) - _wide(now)).abs()
     equal = _wide(before) == _wide(now)
     distance = torch.where(equal, torch.zeros_like(distance), distance)
-    return Difference(
+    return ReplayDifference(
         quantity, name, int(differs.sum()), before.numel(), float(distance.max().item())
     )
 

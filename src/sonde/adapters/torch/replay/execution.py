@@ -11,7 +11,7 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import plain_backward
-from sonde.adapters.torch.replay.comparison import Difference, difference
+from sonde.adapters.torch.replay.comparison import ReplayDifference, difference
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
 from sonde.adapters.torch.replay.module_calls import outputs_of
 from sonde.adapters.torch.replay.needed_ops import needed_events
@@ -22,7 +22,7 @@ from sonde.adapters.torch.replay.step_record import (
     Event,
     ModuleCall,
     OutsideOp,
-    Reason,
+    ReplayProblem,
     StepRecord,
 )
 
@@ -42,9 +42,9 @@ class Execution:
     """
 
     was_run: bool = False
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[ReplayDifference] = field(default_factory=list)
     compared: int = 0
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[ReplayProblem] = field(default_factory=list)
     error: Exception | None = None
     failed_at: Event | None = None
     losses: list[torch.Tensor] = field(default_factory=list)
@@ -81,7 +81,7 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
     events = needed_events(record.events)
     for call in events:
         if isinstance(call, ModuleCall) and call.weight_versions != weight_versions(call.module):
-            done.reasons.append(Reason("weights_changed", call.name))
+            done.reasons.append(ReplayProblem("weights_changed", call.name))
             return done
     with kept_state(record, events) as saved:
         run = _Run(record, events, done, saved, begin_event)
@@ -160,7 +160,7 @@ class _Run:
     def _take_outputs(self, call: ModuleCall, tensors: Sequence[torch.Tensor]) -> None:
         if len(tensors) != len(call.outputs):
             if call.error is None:
-                self._differs(Difference("output", call.name, 1, 0, float("nan")))
+                self._differs(ReplayDifference("output", call.name, 1, 0, float("nan")))
             return
         for number, (output, tensor) in enumerate(zip(call.outputs, tensors, strict=True)):
             name = ".".join(map(str, (call.name, *output.path)))
@@ -236,7 +236,7 @@ class _Run:
                 if root is None or output.backward != passed.number:
                     continue
                 if output.gradient is None:
-                    self._done.reasons.append(Reason("gradient_unknown", call.name))
+                    self._done.reasons.append(ReplayProblem("gradient_unknown", call.name))
                     continue
                 roots.append(root)
                 gradients.append(output.gradient)
@@ -256,7 +256,7 @@ class _Run:
         if kept.leaf is not None and kept.requires_grad:
             return kept.leaf
         if not kept.is_known:
-            self._add_reason(Reason("input_changed"))
+            self._add_reason(ReplayProblem("input_changed"))
         is_written = kept.copy is not None or not kept.is_unchanged or kept.leaf is not None
         made = kept.values.clone() if is_written else kept.values.detach()
         if kept.requires_grad:
@@ -265,7 +265,7 @@ class _Run:
         self._constants.add(id(kept))
         return made
 
-    def _add_reason(self, reason: Reason) -> None:
+    def _add_reason(self, reason: ReplayProblem) -> None:
         if reason not in self._done.reasons:
             self._done.reasons.append(reason)
 
@@ -275,7 +275,7 @@ class _Run:
         if found is not None:
             self._differs(found)
 
-    def _differs(self, found: Difference) -> None:
+    def _differs(self, found: ReplayDifference) -> None:
         self._done.differences.append(found)
 
     def compare_gradients(self) -> None:

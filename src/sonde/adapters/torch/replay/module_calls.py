@@ -20,7 +20,7 @@ from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensor
 from sonde.adapters.torch.replay.module_state import ModuleWatch
 from sonde.adapters.torch.replay.outside_ops import KnownTensors
 from sonde.adapters.torch.replay.random_states import autocast_states, take_random
-from sonde.adapters.torch.replay.step_record import ModuleCall, Output, Reason
+from sonde.adapters.torch.replay.step_record import CallOutput, ModuleCall, ReplayProblem
 
 GradientArrived = Callable[[ModuleCall, int, torch.Tensor], None]
 
@@ -41,7 +41,7 @@ class CallRecorder:
         self,
         known: KnownTensors,
         scopes: ScopeRegistry,
-        add_reason: Callable[[Reason], None],
+        add_reason: Callable[[ReplayProblem], None],
     ) -> None:
         self._known = known
         self._scopes = scopes
@@ -88,7 +88,7 @@ class CallRecorder:
         self._used[id(module)] = watch
         name = self._scopes.of_module(module, None, frame).name
         if watch.exchanges_data:
-            self._add_reason(Reason("collective", name))
+            self._add_reason(ReplayProblem("collective", name))
         keep = self._known.argument
         if id(module) in self._copied:
             keep = self._copied_argument
@@ -122,15 +122,15 @@ class CallRecorder:
         (call, watch), self._running = self._running, None
         call.error = error
         if error is not None:
-            self._add_reason(Reason("call_failed", call.name, type(error).__name__))
+            self._add_reason(ReplayProblem("call_failed", call.name, type(error).__name__))
             return call
         if not watch.after(call.state):
-            self._add_reason(Reason("buffer_changed", call.name))
+            self._add_reason(ReplayProblem("buffer_changed", call.name))
         if watch.weight_versions != call.weight_versions:
-            self._add_reason(Reason("weights_changed", call.name))
+            self._add_reason(ReplayProblem("weights_changed", call.name))
         self.check_inputs(call)
         for path, tensor in outputs_of(result):
-            output = Output(path, self._known.result(tensor))
+            output = CallOutput(path, self._known.result(tensor))
             if not torch.is_grad_enabled():  # A checkpoint attaches the graph.
                 output.tensor.requires_grad = tensor.is_floating_point() or tensor.is_complex()
             call.outputs.append(output)
@@ -147,7 +147,7 @@ class CallRecorder:
         for each in call.inputs:
             if not each.is_known and not each.requires_grad:
                 self._copied.add(id(call.module))
-                self._add_reason(Reason("input_changed", call.name))
+                self._add_reason(ReplayProblem("input_changed", call.name))
 
     def _copied_argument(self, tensor: torch.Tensor) -> KeptTensor:
         kept = self._known.argument(tensor)

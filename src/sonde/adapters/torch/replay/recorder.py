@@ -42,7 +42,7 @@ from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
     ModuleCall,
-    Reason,
+    ReplayProblem,
     StepRecord,
 )
 from sonde.core.interruption import is_interruption
@@ -130,7 +130,7 @@ class StepRecorder:
             self._drop_interrupted_call(sys._getframe(1))
             self._hook.show()
             if self._backward is not None or self._hook.module is not None:
-                self._events.add_reason(Reason("optimizer_inside", type(optimizer).__name__))
+                self._events.add_reason(ReplayProblem("optimizer_inside", type(optimizer).__name__))
             self._optimizer = optimizer
             if not has_closure:
                 self._is_stepping = True
@@ -220,11 +220,13 @@ class StepRecorder:
         self._notice_failed_optimizer(frame)
         if self._is_recording() and is_transparent(module):
             if torch.distributed.get_world_size() > 1:
-                self._events.add_reason(Reason("reduced_gradients"))
+                self._events.add_reason(ReplayProblem("reduced_gradients"))
             return False
         if not self._is_recording():
             if self._is_on and threading.get_ident() != self._thread:
-                self._events.add_reason(Reason("other_thread", threading.current_thread().name))
+                self._events.add_reason(
+                    ReplayProblem("other_thread", threading.current_thread().name)
+                )
             return False
         if private.is_tracing():
             return False
@@ -271,7 +273,9 @@ class StepRecorder:
             self._drop_interrupted_call(sys._getframe(1))
             self._hook.show()
             if self._hook.module is not None:
-                self._events.add_reason(Reason("backward_inside", type(self._hook.module).__name__))
+                self._events.add_reason(
+                    ReplayProblem("backward_inside", type(self._hook.module).__name__)
+                )
                 return
             self._pause()
             self._prior.take()
@@ -280,7 +284,7 @@ class StepRecorder:
                 # Ops before the first module may explain it; else watching them is in vain.
                 self._unseen += 1
                 self._watches_always = self._unseen <= _MOST_UNSEEN
-                self._events.add_reason(Reason("outside_unseen", detail=graph_name(tensors)))
+                self._events.add_reason(ReplayProblem("outside_unseen", detail=graph_name(tensors)))
             self._add_event(self._backward)
 
     def backward_ended(self, error: Exception | None) -> None:
@@ -323,7 +327,7 @@ class StepRecorder:
                     self._hook.hide_until_shown()
                 if self._outside in private.function_modes():
                     self._pause()
-                    self._events.add_reason(Reason("compiled_function"))
+                    self._events.add_reason(ReplayProblem("compiled_function"))
 
     def _notice_failed_optimizer(self, frame: FrameType) -> None:
         """Record again if the optimizer that was stepping has raised."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sonde.adapters.torch.replay.outside_ops import KnownTensors
-from sonde.adapters.torch.replay.step_record import BackwardPass, Event, ModuleCall, Reason
+from sonde.adapters.torch.replay.step_record import BackwardPass, Event, ModuleCall, ReplayProblem
 
 MOST_EVENTS = 20_000
 """A program that never steps an optimizer must not fill the memory."""
@@ -21,7 +21,7 @@ class StepEvents:
     def __init__(self, known: KnownTensors) -> None:
         self._known = known
         self.events: list[Event] = []
-        self.reasons: list[Reason] = []
+        self.reasons: list[ReplayProblem] = []
         self._unchecked = 0
 
     def calls(self) -> Iterator[ModuleCall]:
@@ -34,14 +34,14 @@ class StepEvents:
         if len(self.events) >= MOST_EVENTS:
             self.clear()
             self._known.clear()
-            self.add_reason(Reason("call_not_kept", detail=str(MOST_EVENTS)))
+            self.add_reason(ReplayProblem("call_not_kept", detail=str(MOST_EVENTS)))
         self.events.append(event)
         self._unchecked += isinstance(event, ModuleCall)
         if self._unchecked >= MOST_UNUSED_CALLS:
             self._unchecked = 0
             self._bound_calls()
 
-    def add_reason(self, reason: Reason) -> None:
+    def add_reason(self, reason: ReplayProblem) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)
 
@@ -62,7 +62,7 @@ class StepEvents:
         pending = [each for each in self.calls() if each.is_pending]
         if len(pending) >= MOST_UNUSED_CALLS // 2 and _nbytes(pending) > MOST_UNUSED_BYTES:
             self._drop_before(pending[len(pending) // 2])
-            self.add_reason(Reason("call_not_kept", pending[0].name))
+            self.add_reason(ReplayProblem("call_not_kept", pending[0].name))
 
     def _drop_before(self, call: ModuleCall) -> None:
         """Drop the events before ``call`` that no backward pass has used."""

@@ -40,7 +40,7 @@ ReasonKind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ReplayProblem:
     """Why a part of the step cannot be executed again, or not exactly.
 
     ``subject`` is the module, parameter, op or optimizer; ``detail`` what else is known.
@@ -91,7 +91,7 @@ class ModuleState:
 
 
 @dataclass(slots=True, eq=False)
-class Output:
+class CallOutput:
     """A tensor that a module returned, and the gradient that arrived at it.
 
     ``path`` is its place in what was returned (``("logits",)``, ``(0, "loss")``); ``gradient`` is
@@ -132,7 +132,7 @@ class ModuleCall:
     state: ModuleState
     weight_versions: int = 0
     micro_batch: int = 0
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[CallOutput] = field(default_factory=list)
     error: BaseException | None = None
     is_compiled: bool = False
     line: tuple[CodeType, int] | None = None
@@ -235,7 +235,7 @@ class StepRecord:
     optimizer: torch.optim.Optimizer | None = None
     scaling: GradScaling | None = None
     prior_gradients: dict[int, PriorGradient] = field(default_factory=dict)
-    unreplayable: list[Reason] = field(default_factory=list)
+    unreplayable: list[ReplayProblem] = field(default_factory=list)
 
     @property
     def calls(self) -> list[ModuleCall]:
@@ -249,6 +249,6 @@ class StepRecord:
     def backward_passes(self) -> list[BackwardPass]:
         return [each for each in self.events if isinstance(each, BackwardPass)]
 
-    def add_reason(self, reason: Reason) -> None:
+    def add_reason(self, reason: ReplayProblem) -> None:
         if reason not in self.unreplayable:
             self.unreplayable.append(reason)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("rows-repeated")
     if event is None:
         return
@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "duplicate-samples-across-workers",
     judge,
     "Datasets with an index; one worker; samples that repeat in another number than the workers.",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 STEPS = 60
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("neighbours")
     if event is None or evidence.steps < STEPS or evidence.first_bad_loss is not None:
         return
@@ -37,7 +37,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "labels-misaligned",
     judge,
     "Always a hypothesis: inputs may say nothing about the labels. Silent if the loss falls below "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("sampler-epoch-kept")
     if event is not None:
         yield finding(
@@ -37,4 +37,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-RULE = Rule("sampler-same-order", judge, "Samplers that do not shuffle; fewer than two epochs.")
+RULE = DiagnosisRule(
+    "sampler-same-order", judge, "Samplers that do not shuffle; fewer than two epochs."
+)

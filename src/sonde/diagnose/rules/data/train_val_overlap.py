@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 SHARE = 0.02
 MOST = 0.95
 ROWS = 5
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("evaluated"):
         rows, shared = int(event.numbers["rows"] or 0), int(event.numbers["shared"] or 0)
         if shared < ROWS or not SHARE * rows <= shared <= MOST * rows:
@@ -32,7 +32,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "train-val-overlap",
     judge,
     "An evaluation of training data (more than 95 % shared, or nearly all that is trained on); "

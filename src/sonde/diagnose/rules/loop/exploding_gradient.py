@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 LARGE = 1e4
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if evidence.first_bad_loss is None:
         return
     norms: dict[int, float] = {}
@@ -41,7 +41,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "exploding-gradient",
     judge,
     "A loss that stays finite; norms below 1e4.",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 ALIVE = 20
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("graphs-alive")
     alive = 0 if event is None else int(event.numbers["alive"] or 0)
     if event is None or alive < ALIVE or alive < 0.5 * evidence.steps:
@@ -30,4 +30,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule("graph-retained", judge, "Fewer than 20 graphs, or of fewer than half of the steps.")
+RULE = DiagnosisRule(
+    "graph-retained", judge, "Fewer than 20 graphs, or of fewer than half of the steps."
+)

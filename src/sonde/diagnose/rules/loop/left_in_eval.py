@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 STRIKES = 5
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("root-trained"):
         numbers = event.numbers
         in_eval, calls = int(numbers["in_eval"] or 0), int(numbers["calls"] or 0)
@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "left-in-eval",
     judge,
     "A model without dropout and batch normalisation; layers frozen in eval mode inside a model in "

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from statistics import median
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 SAMPLES = 3
 LARGE = 0.5
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for optimizer in evidence.optimizers:
         ratios = relative_updates(evidence, optimizer.name)
         large = [(step, ratio) for step, ratio in ratios if ratio > LARGE]
@@ -41,7 +41,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-def relative_updates(evidence: Evidence, optimizer: str) -> list[tuple[int, float]]:
+def relative_updates(evidence: TrainingEvidence, optimizer: str) -> list[tuple[int, float]]:
     """For each step measured: the size of the update over the size of the weights, taken over all
     matrices of the optimizer that were not zero. Steps from the first loss that is not finite on
     are left out: NaN has other causes, too."""
@@ -63,7 +63,7 @@ def relative_updates(evidence: Evidence, optimizer: str) -> list[tuple[int, floa
     return found
 
 
-def fails(evidence: Evidence) -> bool:
+def fails(evidence: TrainingEvidence) -> bool:
     """Whether the loss is not finite, or at the end higher than at the start."""
     losses = evidence.losses
     if len(losses) < 8:
@@ -74,7 +74,7 @@ def fails(evidence: Evidence) -> bool:
     return end > 0.98 * start
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "lr-too-high",
     judge,
     "A loss that falls; weights that start at zero; fewer than 3 such steps; a GAN's losses, which "

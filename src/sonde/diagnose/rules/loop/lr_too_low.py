@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from statistics import median
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 from sonde.diagnose.rules.loop.lr_too_high import relative_updates
 
 SMALL = 1e-6
 STEPS = 20
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     losses = evidence.losses
     if evidence.steps < STEPS or evidence.first_bad_loss is not None:
         return
@@ -56,7 +56,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "lr-too-low",
     judge,
     "A rate of zero or one that rises later (warm-up): the highest rate counts; no gradient; a "

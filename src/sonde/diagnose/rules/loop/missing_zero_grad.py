@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 STRIKES = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for each in evidence.optimizers:
         if each.uncleared >= STRIKES and each.uncleared >= 0.8 * (each.steps - 1):
             yield finding(
@@ -27,7 +27,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "missing-zero-grad",
     judge,
     "An optimizer with a closure (LBFGS); gradients set to None or zero by hand; accumulation over "

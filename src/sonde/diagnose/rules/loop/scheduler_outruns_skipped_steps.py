@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 SHARE = 0.1
 STRIKES = 4
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for each in evidence.schedulers:
         optimizer = evidence.optimizer(each.optimizer)
         skipped = each.skipped_steps
@@ -50,7 +50,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "scheduler-outruns-skipped-steps",
     judge,
     "Fewer than 4 skipped steps, or less than a tenth: a GradScaler finds its scale that way; a "

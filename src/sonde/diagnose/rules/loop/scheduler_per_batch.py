@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 BY_EPOCH = ("StepLR", "MultiStepLR", "ExponentialLR")
 FALLEN = 1e-3
 CALLS = 20
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for each in evidence.schedulers:
         if each.calls < CALLS or each.calls_per_step < 0.8 * each.calls or not each.rates:
             continue
@@ -48,7 +48,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "scheduler-per-batch",
     judge,
     "Schedulers made for steps (warm-up, OneCycleLR, restarts); a rate that is below a thousandth "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 from sonde.diagnose.rules.loop.lr_too_high import relative_updates
 
 LARGE = 0.05
@@ -15,7 +15,7 @@ SCALE_FREE = ("Adam", "NAdam", "RAdam", "RMS", "Adagrad", "Adafactor", "Lion", "
 """Optimizers whose steps do not depend on the scale of the loss, by the start of their names."""
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     summed = evidence.first("loss-summed")
     if summed is None or summed.count < 3:
         return
@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "sum-reduction-lr",
     judge,
     "Optimizers whose steps do not depend on the scale of the loss (Adam); steps of usual size; "

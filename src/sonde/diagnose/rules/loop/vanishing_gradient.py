@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 RATIO = 1e-6
 SAMPLES = 3
 LAYERS = 5
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for optimizer in evidence.optimizers:
         chain = [
             each
@@ -58,7 +58,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "vanishing-gradient",
     judge,
     "Fewer than 5 layers; gradients that are exactly zero, which have other causes; frozen layers.",

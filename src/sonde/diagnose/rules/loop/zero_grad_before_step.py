@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 STRIKES = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for each in evidence.optimizers:
         if each.cleared_before >= STRIKES and each.cleared_before >= 0.9 * each.steps:
             yield finding(
@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "zero-grad-before-step",
     judge,
     "Steps that have a gradient all the same; a GAN that clears before its next own backward pass.",

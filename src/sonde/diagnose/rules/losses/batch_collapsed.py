@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 STRIKES = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for name in ("prediction-expanded", "prediction-of-one"):
         for event in evidence.named(name):
             if event.count < STRIKES:
@@ -38,7 +38,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "batch-collapsed",
     judge,
     "A prediction of its own for each target; targets that are one number.",

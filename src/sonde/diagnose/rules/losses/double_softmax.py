@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence, LossGraph
-from sonde.diagnose.rule import Rule, at, finding, op_of
+from sonde.diagnose.evidence import LossGraph, TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding, op_of
 
 VIEWS = (
     *("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Transpose", "Permute", "Clone"),
@@ -14,7 +14,7 @@ VIEWS = (
 )
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
         for index, node in enumerate(graph.nodes):
             if node.name == "LogSoftmax":
@@ -54,7 +54,7 @@ def _found(graph: LossGraph, inner: int, outer: int, name: str) -> Finding:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "double-softmax",
     judge,
     "log_softmax after log_softmax, which changes nothing; softmax inside the network (attention).",

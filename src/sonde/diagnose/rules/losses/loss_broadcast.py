@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding, op_of
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding, op_of
 
 STRIKES = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("loss-broadcast"):
         if event.count >= STRIKES:
             numbers = event.numbers
@@ -30,7 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _by_hand(evidence)
 
 
-def _by_hand(evidence: Evidence) -> Iterator[Finding]:
+def _by_hand(evidence: TrainingEvidence) -> Iterator[Finding]:
     """A difference that has more elements than the prediction, averaged to the loss."""
     for graph in evidence.graphs[:3]:
         for node in graph.nodes:
@@ -52,7 +52,7 @@ def _by_hand(evidence: Evidence) -> Iterator[Finding]:
                 return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "loss-broadcast",
     judge,
     "Shapes that are equal; a scalar target.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding, op_of
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding, op_of
 from sonde.diagnose.rules.losses.double_softmax import through_views
 
 LOSSES = ("NllLoss", "NllLoss2D")
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
         for index, node in enumerate(graph.nodes):
             below = through_views(graph, index) if node.name in LOSSES else None
@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "softmax-wrong-dim",
     judge,
     "Softmax that does not feed a loss over classes directly (attention, routing).",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     mixed = evidence.first("samples-mixed")
     for name in ("view-swaps-batch", "view-splits-heads"):
         event = evidence.first(name)
@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "view-instead-of-permute",
     judge,
     "Dimensions of equal size; an exchange of batch and time that does not mix samples.",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 STRIKES = 5
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     alive = {(each.source, each.subject): each.last_step for each in evidence.named("relu-alive")}
     dead: dict[str, None] = {}
     for event in evidence.named("relu-dead"):
@@ -38,11 +38,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-def _starts_at_zero(evidence: Evidence, names: list[str]) -> bool:
+def _starts_at_zero(evidence: TrainingEvidence, names: list[str]) -> bool:
     return any(each.name in names and each.is_zero_at_start for each in evidence.parameters)
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "dead-relu",
     judge,
     "A layer with any unit alive in the last steps; a layer that did not run; fewer than 5 steps; "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence, ParameterEvidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import ParameterEvidence, TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 WALKS = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     cut = [
         each
         for each in evidence.parameters
@@ -48,7 +48,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _excused(evidence: Evidence, cut: list[ParameterEvidence]) -> bool:
+def _excused(evidence: TrainingEvidence, cut: list[ParameterEvidence]) -> bool:
     return all(each.sibling_calls > each.module_calls for each in cut)
 
 
@@ -62,7 +62,7 @@ def _outer(entry: ParameterEvidence, reached: list[ParameterEvidence]) -> str:
     return entry.module or entry.name
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "detached-graph",
     judge,
     "Modules that did not run; parameters that some optimizer step's loss did reach; without a "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("frozen-norm-trains"):
         numbers = event.numbers
         frozen, total = int(numbers["frozen_parameters"] or 0), int(numbers["parameters"] or 0)
@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "frozen-bn-drift",
     judge,
     "Batch normalisation that is trained; frozen layers in eval mode; a model that is frozen "

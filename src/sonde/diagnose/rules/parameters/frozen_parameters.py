@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 STEPS = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for each in evidence.optimizers:
         if each.steps < STEPS or not each.parameters or each.frozen < each.parameters:
             continue
@@ -30,7 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "frozen-parameters",
     judge,
     "An optimizer with at least one parameter that is not frozen: a part frozen on purpose.",

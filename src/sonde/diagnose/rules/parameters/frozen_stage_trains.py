@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     moved = {
         each.name
         for each in evidence.parameters
@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _declared(evidence)
 
 
-def _declared(evidence: Evidence) -> Iterator[Finding]:
+def _declared(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("freeze-declared")
     if event is None or not event.numbers["parameters"]:
         return
@@ -52,7 +52,7 @@ def _declared(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "frozen-stage-trains",
     judge,
     "A train() that was called, or that freezes nothing in a copy of the module; modules of more "

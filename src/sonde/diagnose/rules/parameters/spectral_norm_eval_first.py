@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 SHARE = 0.4
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("spectral-norm-eval-first"):
         used, largest = (float(event.numbers[name] or 0) for name in ("used", "largest"))
         if abs(used) >= SHARE * largest:
@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "spectral-norm-eval-first",
     judge,
     "A first call in train mode; a norm of at least 0.4 of the largest singular value, as after a "

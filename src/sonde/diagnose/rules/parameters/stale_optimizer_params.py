@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 WALKS = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if evidence.walks < WALKS:
         return
     for optimizer in evidence.optimizers:
@@ -45,7 +45,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "stale-optimizer-params",
     judge,
     "Parameters left out of the optimizer on purpose: no parameter that it holds is unused then.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 WALKS = 3
 STEPS = 10
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if evidence.walks < WALKS or evidence.steps < STEPS:
         return
     unused = [
@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "unused-parameters",
     judge,
     "Fewer than 10 steps; a module whose neighbours in a ModuleList or ModuleDict run (an idle "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 SMALLEST = 2.0**-25
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for each in evidence.optimizers:
         eps = each.options.get("eps")
         half = [
@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "adam-eps-underflow",
     judge,
     "float32 and bfloat16 weights; an eps of at least 2**-25.",

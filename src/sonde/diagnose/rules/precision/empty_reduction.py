@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding, op_of
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding, op_of
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("singular-empty")
     if event is None or evidence.first_bad_loss is None:
         return
@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "empty-reduction",
     judge,
     "A loss that stays finite.",

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from statistics import median
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 ZEROS = 0.5
 SAMPLES = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     is_half = any(node.dtype == "float16" for graph in evidence.graphs for node in graph.nodes)
     if not is_half or evidence.first("loss-scaled") is not None:
         return
@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "half-gradient-underflow",
     judge,
     "A scaled loss; no float16 in the graph; less than half of zeros (ReLU makes some).",

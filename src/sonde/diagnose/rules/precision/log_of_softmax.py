@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding, op_of
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding, op_of
 from sonde.diagnose.rules.losses.double_softmax import through_views
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = next(
         (each for each in evidence.named("singular-zero") if each.subject.startswith("Log")), None
     )
@@ -40,7 +40,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "log-of-softmax",
     judge,
     "A loss that stays finite: then it is only a hypothesis.",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 STRIKES = 2
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     rose = {each.subject for each in evidence.named("counter-rose")}
     for event in evidence.named("counter-stuck"):
         if event.subject not in rose or event.count < STRIKES:
@@ -32,7 +32,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "low-precision-counter",
     judge,
     "Buffers that did not rise before, or are not written any more; values at which x + 1 differs.",

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from statistics import median
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 LOW = ("bfloat16", "float16")
 LOST = 0.5
 SAMPLES = 3
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     lost = [
         each
         for each in evidence.parameters
@@ -55,7 +55,7 @@ def _is_lost(lost: float, rate: float, gradient: float | None) -> bool:
     return lost > LOST and rate > 0 and gradient is not None and math.isfinite(gradient)
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "low-precision-update-lost",
     judge,
     "float32 weights; a rate of zero; less than half of the elements; gradients that are zero or "

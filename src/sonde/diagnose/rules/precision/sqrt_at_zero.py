@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     bad = evidence.first("gradient-not-finite")
     if bad is None:
         return
@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "sqrt-at-zero",
     judge,
     "Gradients that stay finite; norms, whose derivative at zero torch defines as zero.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("std-of-one-sample") or evidence.first("singular-one-sample")
     if event is None or evidence.first_bad_loss is None:
         return
@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "std-of-one-sample",
     judge,
     "A loss that stays finite; inputs that are NaN already.",

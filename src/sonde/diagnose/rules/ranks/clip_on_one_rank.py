@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("clip-differs"):
         numbers = event.numbers
         few, many = sorted((int(numbers["rank_0"] or 0), int(numbers["other"] or 0)))
@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "clip-on-one-rank",
     judge,
     "Ranks whose numbers of calls differ by less than half (an epoch that ends earlier).",

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence, LossGraph
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import LossGraph, TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 from sonde.diagnose.rules.loop.sum_reduction_lr import SCALE_FREE
 
 STRIKES = 3
@@ -19,7 +19,7 @@ MEAN = 1
 """The number that autograd keeps for ``reduction='mean'``."""
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("gradients-summed")
     if event is None or event.count < STRIKES or not evidence.graphs:
         return
@@ -63,7 +63,7 @@ def _divides(graph: LossGraph, ranks: int) -> bool:
     return False
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "gradients-summed-not-averaged",
     judge,
     "Gradients that are changed before or after the all_reduce; a loss divided by the number of "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for name in ("old-state-of-itself", "old-state-saved"):
         event = evidence.first(name)
         if event is None:
@@ -34,7 +34,7 @@ def _line(text: str) -> str | None:
     return text.rpartition("/")[2].split(" ")[0] or None
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "aliased-best-state",
     judge,
     "A state that was copied; a state that is loaded or saved before the next step.",

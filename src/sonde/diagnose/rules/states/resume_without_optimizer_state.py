@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnose.evidence import Evidence
-from sonde.diagnose.rule import Rule, at, finding
+from sonde.diagnose.evidence import TrainingEvidence
+from sonde.diagnose.rule import DiagnosisRule, at, finding
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     loaded = {each.subject for each in evidence.named("optimizer-state-loaded")}
     for event in evidence.named("loaded-weights-trained"):
         optimizer = evidence.optimizer(event.subject)
@@ -51,7 +51,7 @@ def _has_state(keys: tuple[str, ...]) -> bool:
     return any(key not in ("step", "momentum_buffer") or key == "momentum_buffer" for key in keys)
 
 
-RULE = Rule(
+RULE = DiagnosisRule(
     "resume-without-optimizer-state",
     judge,
     "A file that neither counts steps or epochs nor was written by this program: fine-tuning; an "

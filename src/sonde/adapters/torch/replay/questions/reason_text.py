@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sonde.adapters.torch.replay.step_record import Reason
+from sonde.adapters.torch.replay.step_record import ReplayProblem
 
 _REASONS = {
     "closure": "the optimizer computes the gradients itself, in a closure",
@@ -28,7 +28,7 @@ _REASONS = {
 }
 
 
-def reasons_text(reasons: Sequence[Reason]) -> str:
+def reasons_text(reasons: Sequence[ReplayProblem]) -> str:
     """The reasons, each once."""
     texts = dict.fromkeys(
         _REASONS.get(each.kind, each.kind) + (f" ({each.subject})" if each.subject else "")

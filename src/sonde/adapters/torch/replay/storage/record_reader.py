@@ -17,15 +17,15 @@ from sonde.adapters.torch.replay.module_state import Frozen
 from sonde.adapters.torch.replay.step_record import (
     AutocastState,
     BackwardPass,
+    CallOutput,
     Event,
     GradScaling,
     ModuleCall,
     ModuleState,
-    Output,
     OutsideOp,
     PriorGradient,
     RandomStates,
-    Reason,
+    ReplayProblem,
     StepRecord,
 )
 from sonde.adapters.torch.replay.storage.function_names import function_at
@@ -33,12 +33,12 @@ from sonde.adapters.torch.replay.storage.value_reader import ValueReader, find_c
 from sonde.adapters.torch.replay.storage.wrappers import COMPILED, outer_name, unwrapped
 from sonde.replay.errors import ReplayError
 from sonde.replay.manifest import (
+    CapturedOp,
     Manifest,
     StoredAutocast,
     StoredBackward,
     StoredCall,
     StoredLine,
-    StoredOp,
     StoredRandom,
 )
 from sonde.replay.stored_values import AnyStoredValue, KeptValue
@@ -82,17 +82,17 @@ class RecordReader:
             values = None if prior.values is None else tensors[prior.values]
             record.prior_gradients[id(parameter)] = PriorGradient(parameter, values)
         record.unreplayable = [
-            Reason(each.kind, each.subject, each.detail)  # type: ignore[arg-type]
+            ReplayProblem(each.kind, each.subject, each.detail)  # type: ignore[arg-type]
             for each in manifest.unreplayable
         ]
         record.scaling = self._scaling()
         record.optimizer = self._optimizer()
         return record
 
-    def _event(self, event: StoredCall | StoredOp | StoredBackward, record: StepRecord) -> Event:
+    def _event(self, event: StoredCall | CapturedOp | StoredBackward, record: StepRecord) -> Event:
         if isinstance(event, StoredCall):
             return self._call(event, len(record.calls))
-        if isinstance(event, StoredOp):
+        if isinstance(event, CapturedOp):
             return self._op(event)
         return BackwardPass(
             number=len(record.backward_passes),
@@ -137,7 +137,7 @@ class RecordReader:
     def _call(self, stored: StoredCall, number: int) -> ModuleCall:
         tensors, module = self.tensors, self.modules[stored.module]
         outputs = [
-            Output(
+            CallOutput(
                 path=tuple(self._built(each.path)),
                 tensor=_only_kept([self._built(each.tensor)])[0],
                 gradient=None if each.gradient is None else tensors[each.gradient],
@@ -163,7 +163,7 @@ class RecordReader:
             is_compiled=COMPILED in unwrapped(module)[1],
         )
 
-    def _op(self, stored: StoredOp) -> OutsideOp:
+    def _op(self, stored: CapturedOp) -> OutsideOp:
         return OutsideOp(
             function=self._function(stored),
             name=stored.name,
@@ -180,7 +180,7 @@ class RecordReader:
             error=None if stored.error is None else RecordedError(stored.error),
         )
 
-    def _function(self, stored: StoredOp) -> Callable[..., Any]:
+    def _function(self, stored: CapturedOp) -> Callable[..., Any]:
         kind, _, rest = stored.function.partition(":")
         found: Any = None
         if kind == "object" and rest.isdigit() and _is_in(int(rest), self.objects()):

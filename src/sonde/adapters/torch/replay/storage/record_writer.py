@@ -17,9 +17,9 @@ from sonde.adapters.torch.replay.module_state import Frozen
 from sonde.adapters.torch.replay.needed_ops import needed_events, used_by_ops
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
+    CallOutput,
     Event,
     ModuleCall,
-    Output,
     OutsideOp,
     RandomStates,
     StepRecord,
@@ -46,6 +46,7 @@ from sonde.replay import layout
 from sonde.replay.layout import TensorFile
 from sonde.replay.manifest import (
     FORMAT,
+    CapturedOp,
     Manifest,
     StoredAttribute,
     StoredBackward,
@@ -55,7 +56,6 @@ from sonde.replay.manifest import (
     StoredGradient,
     StoredGroup,
     StoredModule,
-    StoredOp,
     StoredOptimizer,
     StoredOutput,
     StoredParameter,
@@ -229,7 +229,7 @@ class RecordWriter:
             )
         return found
 
-    def _output(self, output: Output, name: str) -> StoredOutput:
+    def _output(self, output: CallOutput, name: str) -> StoredOutput:
         return StoredOutput(
             path=self._describe(output.path, name),
             tensor=self._describe(output.tensor, name, "results"),
@@ -237,12 +237,12 @@ class RecordWriter:
             backward=output.backward,
         )
 
-    def _op(self, op: OutsideOp) -> StoredOp:
+    def _op(self, op: OutsideOp) -> CapturedOp:
         name = function_name(op.function)
         if name is None:
             kept = self.objects.keep(op.function)
             name = f"object:{kept}" if isinstance(kept, int) else f"missing:{kept}"
-        return StoredOp(
+        return CapturedOp(
             function=name,
             name=op.name,
             args=self._describe(op.args, op.name),

@@ -25,7 +25,7 @@ from sonde.core.files.atomic_file import open_new
 from sonde.kernels.low_precision import storage_of
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import TENSOR_FILES, TensorFile, tensor_file
-from sonde.replay.tensor_table import ALIGNMENT, StoredTensor
+from sonde.replay.tensor_table import ALIGNMENT, CapturedTensor
 
 _NATIVE = frozenset(NAMES.values())
 
@@ -65,9 +65,9 @@ class TensorWriter:
         self._places.append((file, key))
         return index
 
-    def write(self, directory: Path) -> list[StoredTensor]:
+    def write(self, directory: Path) -> list[CapturedTensor]:
         """Write the files that have tensors; returns the table."""
-        table: list[StoredTensor | None] = [None] * len(self._tensors)
+        table: list[CapturedTensor | None] = [None] * len(self._tensors)
         weights: dict[TensorFile, list[Weight]] = {}
         for group in _memory_groups(self._tensors):
             entries, file, weight = _store(
@@ -83,7 +83,7 @@ class TensorWriter:
         return [entry for entry in table if entry is not None]
 
 
-def read_tensors(directory: Path, table: Sequence[StoredTensor]) -> list[torch.Tensor]:
+def read_tensors(directory: Path, table: Sequence[CapturedTensor]) -> list[torch.Tensor]:
     """The tensors of a table, with memory of their own; ReplayError for a damaged file.
 
     A tensor of a device that this machine lacks is on the CPU.
@@ -139,7 +139,7 @@ def _extent(tensor: torch.Tensor) -> int:
 
 def _store(
     tensors: Sequence[torch.Tensor], places: Sequence[tuple[TensorFile, str]]
-) -> tuple[list[StoredTensor], TensorFile, Weight]:
+) -> tuple[list[CapturedTensor], TensorFile, Weight]:
     """The entries of tensors that share memory, and what is written for them, in which file.
 
     If one of them is contiguous and has all of the memory, it is written by its own name, with its
@@ -156,7 +156,7 @@ def _store(
     alignment = start % ALIGNMENT if size else 0
     alignment -= alignment % max(tensor.element_size() for tensor in plain)
     entries = [
-        StoredTensor(
+        CapturedTensor(
             file=file,
             key=key,
             dtype=_name(copy.dtype),
@@ -216,7 +216,7 @@ def _open(path: Path) -> dict[str, Weight]:
         raise ReplayError(error.message, slug="step-damaged") from None
 
 
-def _memory(weight: Weight, entry: StoredTensor) -> torch.Tensor:
+def _memory(weight: Weight, entry: CapturedTensor) -> torch.Tensor:
     """The bytes of a file entry in new memory, at the same place within 64 bytes as before."""
     size = weight.nbytes
     whole = torch.empty(size + entry.alignment, dtype=torch.uint8)
@@ -231,7 +231,7 @@ def _device(name: str) -> torch.device:
     return torch.device(name if has_device(name) else "cpu")
 
 
-def _tensor(memory: torch.Tensor, entry: StoredTensor) -> torch.Tensor:
+def _tensor(memory: torch.Tensor, entry: CapturedTensor) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, entry.dtype)
     itemsize = BY_NAME[entry.dtype].itemsize
     first = (memory.storage_offset() + entry.offset) // itemsize
