@@ -174,7 +174,8 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             gaps = [printable(each.message) for each in problems if each.is_gap]
             names = {number: draft.name for number, draft in enumerate(drafts, 1)}
             lines = text.hits_lines(page, names or None, "; --json prints them", gaps)
-            for line in [f"no values to check: {why_not}"] if why_not else lines:
+            # Gaps say why there are no values.
+            for line in [f"no values to check: {why_not}"] if why_not and not gaps else lines:
                 click.echo(printable(line))
             for line in text.warning_lines(warnings):
                 say(printable(line))
