@@ -50,7 +50,7 @@ def _stop_in_debugger() -> None:
     for line in training.stderr:
         print(line, end="", file=sys.stderr, flush=True)
         address = address or line.partition("the page is at ")[2].strip()
-        if "paused in step" in line:
+        if line.startswith("sonde: paused: "):
             break
     else:
         sys.exit(training.wait() or 1)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sonde.api import (
         capture,
         debug,
+        diagnose,
         guard,
         set_dump,
         set_seed,
@@ -42,6 +43,7 @@ __all__ = [
     "__version__",
     "capture",
     "debug",
+    "diagnose",
     "get_context",
     "guard",
     "print_grad",
@@ -61,6 +63,7 @@ _HOMES = {
     "PYNATIVE_MODE": "sonde.context",
     "breakpoint": "sonde.api",
     "debug": "sonde.api",
+    "diagnose": "sonde.api",
     "get_context": "sonde.context",
     "guard": "sonde.api",
     "print": "sonde.ops",
@@ -74,7 +77,9 @@ _HOMES = {
     "step": "sonde.api",
     "trigger": "sonde.api",
 }
-_PACKAGES = ("capture", "context", "debugger", "train", "summary", "logs", "ops", "tune")
+_PACKAGES = (
+    *("capture", "context", "debugger", "diagnosis", "train", "summary", "logs", "ops", "tune"),
+)
 
 
 def __getattr__(name: str) -> Any:

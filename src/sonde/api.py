@@ -14,6 +14,7 @@ from sonde.core.errors import UsageError
 if TYPE_CHECKING:
     from torch import nn
 
+    from sonde.adapters.torch.diagnosis.session import TrainingDiagnosis
     from sonde.core.statistics import Statistics
     from sonde.monitor.reading import SignalTable
 
@@ -33,7 +34,8 @@ def capture(
     steps, to which they do not belong otherwise.
     """
     from sonde import logs
-    from sonde.adapters.torch.attach import attach, checked_observe, checked_step_by
+    from sonde.adapters.torch.attach import checked_observe, checked_step_by
+    from sonde.adapters.torch.step_dump import start_capture
 
     logs.configure()
     if isinstance(config, str | os.PathLike):
@@ -45,7 +47,7 @@ def capture(
             slug="capture-config",
         )
     how = checked_step_by(step_by)
-    with attach(config, starts_at_once=True, step_by=how, observe=checked_observe(observe)):
+    with start_capture(config, starts_at_once=True, step_by=how, observe=checked_observe(observe)):
         yield
 
 
@@ -99,6 +101,7 @@ def guard(
     on_trigger: str = "continue",
     triggers: Iterable[str] = (),
     snapshot_every: int = 0,
+    repeat_every: int = 0,
 ) -> Iterator[None]:
     """Monitor the training in this block, and keep the step that goes wrong.
 
@@ -118,9 +121,48 @@ def guard(
         on_trigger=on_trigger,
         triggers=triggers,
         snapshot_every=snapshot_every,
+        repeat_every=repeat_every,
     )
     with guarding.guard(options):
         yield
+
+
+@contextmanager
+def diagnose(
+    *,
+    steps: int | None = None,
+    until_finding: bool = False,
+    ignore: str | Iterable[str] = (),
+    html: str | os.PathLike[str] | None = None,
+    sarif: str | os.PathLike[str] | None = None,
+    prints: bool = True,
+) -> Iterator[TrainingDiagnosis]:
+    """Collect evidence of the training in this block, and say why it fails.
+
+    The options are those of ``sonde diagnose`` (docs/diagnosis.md). The value has ``findings``, a
+    list of `sonde.diagnosis.Finding`: of the evidence so far while the block runs, the final ones
+    after it. Findings are printed, as soon as they are established and at the end, unless
+    ``prints`` is False. Where ``steps`` or ``until_finding`` ends the training, the program goes on
+    after the block.
+    """
+    from sonde import logs
+    from sonde.adapters.torch.diagnosis.session import TrainingDiagnosis
+    from sonde.diagnosis.document import as_lines
+    from sonde.diagnosis.options import diagnosis_options
+
+    logs.configure()
+    options = diagnosis_options(
+        steps=steps, until_finding=until_finding, ignore=ignore, html=html, sarif=sarif
+    )
+    diagnosis = TrainingDiagnosis(options, None if prints else lambda found: None)
+    try:
+        with diagnosis.attached():
+            yield diagnosis
+    finally:
+        diagnosis.write_files()
+        if prints and diagnosis.reports:
+            for line in as_lines(diagnosis.findings, diagnosis.steps):
+                logs.say(line)
 
 
 def trigger(reason: str = "") -> None:

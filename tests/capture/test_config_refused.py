@@ -36,7 +36,7 @@ from sonde.core.errors import ConfigError
         ({"net_name": "a/b"}, "net_name 'a/b' is not 1 to 200 letters, digits, '-' or '_' [config-net-name]"),
         ({"net_name": ""}, "net_name '' is not 1 to 200 letters, digits, '-' or '_' [config-net-name]"),
         ({"net_name": "graphs"}, "net_name 'graphs' is the name of another folder of a dump; choose another [config-net-name]"),
-        ({"saved_data": "statistics"}, 'saved_data is "statistics"; accepted: "tensor", "statistic", "full" or "graph"; did you mean \'statistic\'? [config-value]'),
+        ({"saved_data": "statistics"}, 'saved_data is "statistics"; accepted: "tensor", "statistic", "full", "graph" or "step"; did you mean \'statistic\'? [config-value]'),
         ({"kernels": "conv"}, 'kernels is "conv", a text; accepted: a list of names of ops or modules, op types or "name-regex(...)" [config-type]'),
         ({"kernels": ["a", 5]}, 'kernels[1] is 5, a number; accepted: a list of names of ops or modules, op types or "name-regex(...)" [config-type]'),
         ({"kernels": ["name-regex(a"]}, "kernels entry 0: 'name-regex(a' is not of the form name-regex(...) [config-kernels]"),

@@ -91,11 +91,13 @@ def test_the_first_divergence_is_on_top(place: Path, capsys: pytest.CaptureFixtu
     assert main(["compare", str(place / "gelu"), str(place / "relu")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("diverged  ")
-    assert lines[4] == "First divergence: step 0, forward"
-    assert lines[5] == "  a Default/network-Net/activation-GELU/gelu-op0"
-    assert "return self.last(self.activation(self.first(x)))" in lines[6]
-    assert lines[7] == "  b Default/network-Net/activation-ReLU/relu-op0"
-    assert lines[9] == "  gelu in a, relu in b"
+    assert lines[4].startswith("gelu-op0 differs first in step 0, forward, at test_compare.py:")
+    assert ": gelu in a, relu in b; relative error " in lines[4]
+    assert lines[6] == "First divergence: step 0, forward"
+    assert lines[7] == "  a Default/network-Net/activation-GELU/gelu-op0"
+    assert "return self.last(self.activation(self.first(x)))" in lines[8]
+    assert lines[9] == "  b Default/network-Net/activation-ReLU/relu-op0"
+    assert lines[11] == "  gelu in a, relu in b"
 
 
 def test_json_has_the_verdict_the_first_divergence_pairs_and_unpaired(

@@ -276,7 +276,7 @@ def test_a_rank_that_would_start_its_own_server_gets_advice() -> None:
 def test_a_program_that_never_began_leaves_no_page_behind() -> None:
     code, _, said = Debugged("--no-open", "-m", "no_such_module").wait()
     assert code == 2
-    assert said.splitlines()[1:] == ["sonde: No module named no_such_module [program-not-found]"]
+    assert said.splitlines()[2:] == ["sonde: No module named no_such_module [program-not-found]"]
 
 
 def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:

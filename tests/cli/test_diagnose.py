@@ -18,7 +18,7 @@ from torch import nn
 
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.02 if "fast" in sys.argv else 0.01)
 for step in range(12):
     if "forget" not in sys.argv:
         optimizer.zero_grad()
@@ -31,10 +31,10 @@ if "fail" in sys.argv:
 """
 
 
-def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*words: str, cwd: Path, command: str = "diagnose") -> subprocess.CompletedProcess[str]:
     (cwd / "train.py").write_text(SCRIPT)
     return subprocess.run(
-        [warm_python(), "-m", "sonde", "diagnose", *words],
+        [warm_python(), "-m", "sonde", command, *words],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -81,10 +81,67 @@ def test_a_program_that_fails_ends_as_it_would_after_the_findings(tmp_path: Path
     assert done.stderr.rstrip().endswith("ValueError: the program's own")
 
 
+def test_until_finding_ends_early_and_says_it_at_once_and_at_the_end(tmp_path: Path) -> None:
+    done = run("--until-finding", "--html", "a.html", "train.py", "forget", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "step 10" in done.stdout
+    assert "step 11" not in done.stdout
+    assert done.stderr.count("established: gradients are not cleared") == 1
+    assert done.stdout.count("1. established: gradients are not cleared") == 1
+    assert "missing-zero-grad" in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize("option", ["--overflow", "--guard"])
+def test_run_diagnoses_beside_what_else_is_asked_for(option: str, tmp_path: Path) -> None:
+    words = [option, "--diagnose", "--sarif", "a.sarif", "train.py", "forget"]
+    done = run(*words, cwd=tmp_path, command="run")
+    assert done.returncode == 1, done.stderr
+    assert "step 11" in done.stdout
+    assert "1. established: gradients are not cleared" in done.stdout
+    other = "every value of the observed steps was finite" if option == "--overflow" else "guarded"
+    assert other in done.stderr
+    assert json.loads((tmp_path / "a.sarif").read_text())["runs"][0]["results"]
+
+
+def test_against_a_reference_the_setting_that_differs_is_named(tmp_path: Path) -> None:
+    done = run(
+        "--dump-to", "reference", "--dump-steps", "0", "train.py", cwd=tmp_path, command="run"
+    )
+    assert done.returncode == 0, done.stderr
+    same = run("--against", "reference", "train.py", cwd=tmp_path)
+    assert same.returncode == 0, same.stdout
+    words = ["--json", "--against", "reference", "train.py", "fast"]
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    assert (found["kind"], found["detail"]) == ("differs-from-reference", "learning-rate")
+    assert (found["evidence"]["here"], found["evidence"]["reference"]) == ("0.02", "0.01")
+
+
+@pytest.mark.parametrize(
+    "words", [["--html", "a.html"], ["--ignore", "x"], ["--until-finding"], ["--sarif", "a"]]
+)
+def test_run_refuses_options_of_a_diagnosis_without_it(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words, "train.py"]) == 2
+    assert f"{words[0]} needs --diagnose" in capsys.readouterr().err
+
+
+def test_until_finding_is_refused_with_several_ranks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["diagnose", "--until-finding", "train.py"]) == 2
+    assert "cannot be used with several ranks" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["--ignore", "no-such-kind", "train.py"],
+        ["--html", "no/such/folder/a.html", "train.py"],
+        ["--against", "no/such/dump", "train.py"],
         ["--steps", "0", "train.py"],
         ["nothing-here.py"],
         [],

@@ -23,10 +23,12 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_options_are_those_of_the_guard(tmp_path: Path) -> None:
     words = ["--guard", "--guard-to", "kept", "--keep", "5", "--on-trigger", "skip"]
     words += ["--trigger", "loss > 3", "--trigger", "grad_norm > 9", "--snapshot-every", "20"]
+    words += ["--repeat-every", "7"]
     guard = prepared(*words, "train.py", "--keep").guard
     assert guard is not None
     assert guard.directory == tmp_path / "kept"
     assert (guard.keep, guard.on_trigger, guard.snapshot_every) == (5, "skip", 20)
+    assert guard.repeat_every == 7
     assert [each.text for each in guard.triggers] == ["loss > 3", "grad_norm > 9"]
 
 

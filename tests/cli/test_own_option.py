@@ -61,7 +61,7 @@ def test_the_line_of_the_script_is_shown_with_the_library_beside_it(
 ) -> None:
     code, text = run(capsys, "run", "--overflow", "--dump-to", tmp_path / "dump", script)
     assert code == 0
-    assert f"Layer/log-op0 at {script}:7 (in planted_library/layers.py:6)" in text
+    assert "forward, at train.py:7 (in planted_library/layers.py:6) `" in text
     (file,) = tmp_path.rglob("[0-9]*/overflow.json")
     entries = json.loads(file.read_text())
     source = entries[0]["source"]
@@ -79,7 +79,7 @@ def test_a_package_that_is_own_is_shown_itself(
     words = ("run", "--own", "planted_library", "--overflow", "--dump-to", tmp_path / "dump")
     code, text = run(capsys, *words, script)
     assert code == 0
-    assert f"Layer/log-op0 at {tmp_path}/site-packages/planted_library/layers.py:6" in text
+    assert "forward, at layers.py:6 `" in text
     assert "(in " not in text
     metadata = [json.loads(file.read_text()) for file in tmp_path.rglob("data_dump.json")]
     assert metadata[0]["common_dump_settings"]["own_packages"] == ["planted_library"]

@@ -83,6 +83,23 @@ def test_an_expression_is_judged_with_the_history_where_the_loss_is_a_module(
     assert done.stdout.startswith("fixed: loss ")
 
 
+def test_a_step_that_is_not_deterministic_is_executed_several_times(tmp_path: Path) -> None:
+    script = SCRIPT.replace("torch.sqrt(100.0 - x.sum(1, keepdim=True))", "COUNTER").replace(
+        "COUNTER", "1.0 + int.from_bytes(__import__('os').urandom(2))"
+    )
+    step = guarded(tmp_path, script, words=["--repeat-every", "2", "--keep", "1"])
+    assert step.name == "step_0.rank_0"
+    still = sonde(tmp_path, "verify", step)
+    assert still.returncode == 1, still.stdout + still.stderr
+    assert "executed a second time the step computes something else" in still.stdout
+    (tmp_path / "fixed.py").write_text(FIXED)
+    done = sonde(tmp_path, "verify", step, "--script", "fixed.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    of_program = sonde(tmp_path, "verify", step, "--", "fixed.py")
+    assert of_program.returncode == 2
+    assert "it takes several executions" in of_program.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "words", "slug"),
     [

@@ -44,6 +44,8 @@ def test_a_check_prints_hits_and_where_they_come_from(
     code, text = view(capsys, "--check", str(bad))
     assert code == 1
     assert text.splitlines() == [
+        f"log made 1 NaN of 6 values in step 0, forward, at train.py:7 `x = log(x)` ({LOG}). "
+        "1 other op got them from there.",
         f"step 0 rank 0  tensor_overflow  {LOG} output.0  <- makes it",
         "    established: nan_count = 1, 1 NaN among 6 elements",
         "    /home/me/train.py:7  x = log(x)",

@@ -188,7 +188,7 @@ def read(page: Page) -> None:
     """What the graph shows is large enough to be read: no text smaller than 8 pixels, no name
     smaller than 9."""
     small = page.evaluate(
-        """() => [...document.querySelectorAll(".graph > svg text")]
+        """() => [...document.querySelectorAll("svg.picture text")]
           .filter((text) => text.checkVisibility())
           .map((text) => {
             const scale = text.getScreenCTM().a;

@@ -48,7 +48,8 @@ def test_ranks_of_compiled_code_are_dumped_watched_and_print(
         for number, text in enumerate(PROGRAM.read_text().splitlines(), 1)
         if text.endswith("# the NaN")
     )
-    assert f"made in step 1 by Default/network-Net/sqrt-op0 at {PROGRAM}:{line}: root =" in said
+    assert f"in step 1, forward, at {PROGRAM.name}:{line} `root =" in said
+    assert "(Default/network-Net/sqrt-op0): " in said
     assert said.count("ops in 2 compiled graphs observed") == 2
     dump = Dump(tmp_path)
     assert dump.ranks == (0, 1)

@@ -53,7 +53,7 @@ def test_a_dump_is_viewed_step_by_step_checked_and_compared_with_another(
         expect(page.locator(".distances")).to_contain_text("the same, 1 NaN in both")
         picture(page, "60-dump-compared")
         page.get_by_role("tab", name="over steps").click()
-        expect(page.get_by_role("img", name="Values by step")).to_be_visible()
+        expect(page.get_by_role("img", name="Statistics by step")).to_be_visible()
         expect(page.get_by_text("not finite in 1 step, first in step 7")).to_be_visible()
         page.get_by_role("tab", name="Watchpoints").click()
         page.keyboard.press("w")

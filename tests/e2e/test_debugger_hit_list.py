@@ -37,6 +37,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
         rank.send(Status("paused", COUNT, None, None, None, "pause", "", 0))
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["hits"] == COUNT)
         found = look(browser, server.page)
+        found.get_by_role("button", name="by cause").click()
         expect(found.locator(".hits [role=status]")).to_have_text(f"{COUNT:,}")
         yield found
 

@@ -65,6 +65,7 @@ def test_a_click_in_the_list_of_hits_shows_the_node_in_the_graph(
     server.post("/runs/sample/watchpoints", OVERFLOW)
     server.control("sample", "continue")
     page = look(browser, f"{server.page}&run=sample&op={TANH}&side=hits")
+    page.get_by_role("button", name="by cause", pressed=True).click()
     hits = page.get_by_role("listitem").filter(has_text="step 5")
     expect(hits).to_have_count(2)
     expect(hits.first).to_contain_text("log-op0")

@@ -69,11 +69,12 @@ def test_two_trainings_and_four_browsers_share_a_server_and_survive_a_death(
         picture(rain, "30-shared")
 
         tanh.get_by_role("button", name="Continue").click()
+        tanh.get_by_role("button", name="Continue unwatched").click()
         in_state(tanh_too, "running")
         doomed.end(signal.SIGKILL)
         for page in (tanh, tanh_too):
             in_state(page, "lost")
-            expect(page.get_by_role("alert")).to_contain_text("is gone")
+            expect(page.locator(".headline")).to_contain_text("the training process is gone")
         expect(tanh.get_by_role("treeitem", name="network-Sequential").first).to_be_visible()
         picture(tanh, "31-killed")
         rain.keyboard.press("s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,30 +18,95 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 @dataclass(frozen=True)
 class Broken:
-    """Where a script goes wrong: in which step, by which op (or leaf), in which phase."""
+    """Where a script goes wrong: in which step, by which op (or leaf), in which phase, and what its
+    values show: ``what`` was made, and ``why``."""
 
     step: int
     op: str
+    what: str
+    why: str
     phase: str = "forward"
-    verb: str = "were made in step {} by"
 
 
-CAME = "entered in step {} with"
 BROKEN = {
-    "log_of_a_negative_number": Broken(2, "Default/network-Gated/log-op0"),
-    "log_of_zero": Broken(0, "Default/log-op0"),
-    "division_by_zero": Broken(1, "Default/div-op0"),
-    "square_root_at_zero": Broken(1, "Gradients/Default/div-op1", "backward"),
-    "own_backward": Broken(1, "Gradients/Default/div-op0", "backward"),
-    "huge_learning_rate": Broken(0, "Default/optimizer-SGD/add_-op0", "optimizer"),
-    "adam_without_epsilon": Broken(0, "Default/optimizer-Adam/addcdiv_-op0", "optimizer"),
-    "exponential": Broken(2, "Default/network-Sequential/1-Softmax/exp-op0"),
-    "half_precision": Broken(1, "Default/network-Net/mul-op0"),
-    "masked_softmax_row": Broken(1, "Default/network-Attention/masked_fill-op0"),
-    "in_place_on_a_view": Broken(1, "Default/log_-op0"),
-    "state_over_steps": Broken(2, "Default/div-op0"),
-    "nan_in_the_batch": Broken(1, "x", verb=CAME),
-    "nan_in_a_weight": Broken(0, "2.bias", verb=CAME),
+    "log_of_a_negative_number": Broken(
+        2,
+        "Default/network-Gated/log-op0",
+        "log made 1 NaN of 3 values",
+        "1 of its 3 inputs is negative (smallest -2), exactly where the NaN is",
+    ),
+    "log_of_zero": Broken(
+        0,
+        "Default/log-op0",
+        "log made 13 Inf of 15 values",
+        "13 of its 15 inputs are 0, exactly where the Inf are",
+    ),
+    "division_by_zero": Broken(
+        1,
+        "Default/div-op0",
+        "div made 6 NaN of 24 values",
+        "0 is divided by 0 in 6 places, exactly where the NaN are",
+    ),
+    "square_root_at_zero": Broken(
+        1,
+        "Gradients/Default/div-op1",
+        "div made 5 Inf of 5 values",
+        "all its 5 divisors are 0, exactly where the Inf are",
+        "backward",
+    ),
+    "own_backward": Broken(
+        1,
+        "Gradients/Default/div-op0",
+        "div made 20 NaN of 20 values",
+        "0 is divided by 0 in 20 places, exactly where the NaN are",
+        "backward",
+    ),
+    "huge_learning_rate": Broken(
+        0,
+        "Default/optimizer-SGD/add_-op0",
+        "add made 15 Inf of 16 values",
+        "its result is beyond 3.403e+38, the largest float32: its inputs reach 0.4777 and 31.97 "
+        "in magnitude, alpha is -3e+38",
+        "optimizer",
+    ),
+    "adam_without_epsilon": Broken(
+        0,
+        "Default/optimizer-Adam/addcdiv_-op0",
+        "addcdiv made 9 NaN of 15 values",
+        "0 is divided by 0 in 9 places, exactly where the NaN are",
+        "optimizer",
+    ),
+    "exponential": Broken(
+        2,
+        "Default/network-Sequential/1-Softmax/exp-op0",
+        "exp made 9 Inf of 15 values",
+        "9 of its 15 inputs are above 88.72, where exp leaves the range of float32 (largest "
+        "989.4), exactly where the Inf are",
+    ),
+    "half_precision": Broken(
+        1,
+        "Default/network-Net/mul-op0",
+        "mul made 54 Inf of 64 values",
+        "its result is beyond 65504, the largest float16: its inputs reach 3072 and 3072 in "
+        "magnitude",
+    ),
+    "masked_softmax_row": Broken(
+        1,
+        "Default/network-Attention/masked_fill-op0",
+        "softmax made 16 NaN of 32 values",
+        "4 of its 8 rows are -Inf everywhere, exactly where the NaN are",
+    ),
+    "in_place_on_a_view": Broken(
+        1,
+        "Default/log_-op0",
+        "log made 4 NaN of 4 values",
+        "all its 4 inputs are negative (smallest -0.7919), exactly where the NaN are",
+    ),
+    "state_over_steps": Broken(
+        2, "Default/div-op0", "div made 8 Inf of 8 values", "the divisor is 0"
+    ),
+    "nan_in_the_batch": Broken(1, "x", "the input x contains 1 NaN of 20 values", ""),
+    "nan_in_a_weight": Broken(0, "2.bias", "the weight 2.bias contains NaN", ""),
 }
 
 
@@ -129,9 +193,11 @@ def test_the_first_producer_is_named_at_the_end_with_its_line(
     number, code = marked_line(name)
     assert ended.code == 0
     assert ended.stdout == ""
-    (first,) = re.findall(r"^sonde: the first non-finite values .*$", ended.stderr, re.MULTILINE)
-    assert f" {broken.verb.format(broken.step)} {broken.op}" in first
-    assert first.endswith(f" at {SCRIPTS / name}.py:{number}: {code}")
+    _, _, first, _ = ended.stderr.splitlines()
+    assert first.startswith(f"sonde: {broken.what} in step {broken.step}, {broken.phase}, ")
+    assert f" at {name}.py:{number} `{code}` ({broken.op}" in first
+    assert f": {broken.why}. " in first or not broken.why
+    assert first.endswith(" other ops got them from there.")
 
 
 @pytest.mark.document(
@@ -208,7 +274,6 @@ def test_sonde_show_names_the_producer_too(name: str, commands: Commands) -> Non
 def test_a_healthy_net_with_infinite_masks_has_no_fault(commands: Commands) -> None:
     ended = commands.overflow("causal_masks")
     assert ended.code == 0
-    assert "first non-finite values" not in ended.stderr
     assert "by mistake" in ended.stderr
     assert "masked_fill-op0 (value=-inf) at" in ended.stderr
     told = json.loads((ended.dump / "rank_0" / "overflow.json").read_text())
@@ -229,8 +294,10 @@ def test_the_command_itself_names_the_first_producer(tmp_path: Path) -> None:
     written, _, verdict = ended.stderr.partition("\n")
     assert written.startswith("sonde: dumped step")
     assert verdict == (
-        "sonde: the first non-finite values were made in step 2 by "
-        f"Default/network-Sequential/1-Softmax/exp-op0 at {script}:{number}: {code}\n"
+        f"sonde: exp made 9 Inf of 15 values in step 2, forward, at exponential.py:{number} "
+        f"`{code}` (Default/network-Sequential/1-Softmax/exp-op0): 9 of its 15 inputs are above "
+        "88.72, where exp leaves the range of float32 (largest 989.4), exactly where the Inf are. "
+        "17 other ops got them from there.\n"
         "sonde: ops with such values: 1 made them, 17 passed them on; "
         f"sonde show {tmp_path / 'd'} tells more\n"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter
+from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, write_tensors
 from sonde.replay.manifest import (
     FORMAT,
     CapturedOp,
@@ -123,7 +123,8 @@ def captured_step_files() -> dict[str, bytes]:
     writer.add(torch.arange(4.0).reshape(2, 2).t(), "weights", "transposed")
     writer.add(torch.ones(3, dtype=torch.bfloat16), "weights", "low")
     with tempfile.TemporaryDirectory() as folder:
-        table = writer.write(Path(folder))
+        table, weights = writer.collected()
+        write_tensors(Path(folder), weights)
         data = Path(folder, "weights.safetensors").read_bytes()
     return {
         "captured_step_manifest.json": encode_manifest(sample_manifest(table)),

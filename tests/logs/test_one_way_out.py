@@ -45,7 +45,7 @@ def test_every_line_goes_through_logging() -> None:
 NAMED = {
     "cli/script.py": "an error that runpy copies into another",
     "core/errors.py": "the text of an error",
-    "diagnose/document.py": "the rule of a finding",
+    "diagnosis/document.py": "the rule of a finding",
     "core/text/problem_line.py": "the text of a line, made from the name",
     "logs/handlers.py": "the log itself cannot be written",
     "startup.py": "a failure before Sonde can be imported",

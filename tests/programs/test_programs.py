@@ -110,7 +110,7 @@ def test_a_division_of_zero_by_zero_is_found(name: str, programs: Programs) -> N
         assert (source["file"], source["line"]) == (str(HERE / f"{name}.py"), number)
         assert told["origin"]["step"] == (step if EXPECTED[name].steps else 0)
         assert re.fullmatch(rf"{scope}/div-op\d+", told["origin"]["op"])
-        assert f"{name}.py:{number}: " in seen.stderr[rank]
+        assert f"{name}.py:{number} `" in seen.stderr[rank]
 
 
 def test_weights_that_nothing_initialised_are_named_not_the_collective(programs: Programs) -> None:

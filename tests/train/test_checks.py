@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,40 @@ from sonde.train import (
     compare_weights,
     save_checkpoint,
 )
+
+
+def _step(
+    network: nn.Module, rate: float = 1.0, scale: float = 1.0, *, clear: bool = False
+) -> None:
+    optimizer = torch.optim.SGD(network.parameters(), lr=rate)
+    (network(torch.ones(1, 2)) * scale).sum().backward()
+    if clear:
+        optimizer.zero_grad()
+    optimizer.step()
+
+
+def _half_step(network: nn.Module) -> None:
+    network.half()
+    out = network(torch.full((1, 2), 1e-4, dtype=torch.float16))
+    optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
+    (out * 1e-5).sum().backward()
+    optimizer.step()
+
+
+def _without_optimizer(network: nn.Module) -> None:
+    network(torch.ones(1, 2)).sum().backward()
+
+
+STEPS: dict[str, Callable[[nn.Module], None]] = {
+    "cleared": functools.partial(_step, clear=True),
+    "no-step": _without_optimizer,
+    "not-finite": _step,
+    "rate-0": functools.partial(_step, rate=0.0),
+    "rate-too-small-for-the-precision": functools.partial(_step, rate=1e-12),
+    "underflow": _half_step,
+    "zero": functools.partial(_step, scale=0.0),
+}
+"""A step that leaves the weight as it was, by the reason."""
 
 
 class Parts(nn.Module):
@@ -112,9 +148,21 @@ class TestUpdates:
         assert [finding.message for finding in report.findings] == [
             "detached: unchanged, no gradient reached it",
             "dead: unchanged, its gradient is zero",
-            "forgotten: unchanged although it has a gradient",
+            "forgotten: unchanged although it has a gradient: no optimizer that stepped holds it",
         ]
-        assert "given to the optimizer" in report.findings[2].advice
+        assert [finding.detail for finding in report.findings] == [
+            *("missing", "zero", "not-in-the-optimizer")
+        ]
+
+    @pytest.mark.parametrize("cause", sorted(STEPS))
+    def test_the_reasons_are_told_apart(self, cause: str) -> None:
+        network = nn.Linear(2, 1, bias=False)
+        with torch.no_grad():
+            network.weight.fill_(math.nan if cause == "not-finite" else 1.0)
+        report = check_update(network, functools.partial(STEPS[cause], network))
+        assert [finding.detail for finding in report.findings] == [cause]
+        assert not any(network.weight._backward_hooks or ())
+        assert not network._forward_pre_hooks
 
     def test_the_size_of_a_change_is_in_float64(self) -> None:
         before = {"w": torch.tensor([3.0, 4.0]), "z": torch.zeros(2), "n": torch.tensor([1.0])}
@@ -197,6 +245,20 @@ class TestGradients:
             "empty": "ok",
         }
         assert total == pytest.approx(math.sqrt(25 + 600**2 + 900**2), rel=1e-12)
+
+    def test_half_precision_zeros_are_an_underflow(self) -> None:
+        verdicts, _ = self.report(w=torch.zeros(3, dtype=torch.float16))
+        assert verdicts == {"w": "underflow"}
+
+    def test_an_optimizer_must_hold_the_weight_with_a_rate_that_it_can_resolve(self) -> None:
+        network = nn.Linear(2, 1)
+        with torch.no_grad():
+            network.weight.fill_(1.0)
+        network(torch.ones(1, 2)).sum().backward()
+        for rate, verdict in ((1e-3, "ok"), (1e-12, "too small for the precision"), (0.0, "ok")):
+            optimizer = torch.optim.SGD([network.weight], lr=rate)
+            states = check_gradients(network, optimizer=optimizer).gradients
+            assert [each.verdict for each in states] == [verdict, "not in the optimizer"]
 
     @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
     def test_one_bad_element_is_enough(self, bad: float) -> None:

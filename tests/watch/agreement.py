@@ -10,10 +10,11 @@ from tests.watch.expected import Fault
 from tests.watch.ways import Verdict
 
 GRADIENTS = "gradient_exploding"
-SAID = re.compile(
-    r"first non-finite values .*? step (?P<step>\d+)( by| with|, by .* memory of) "
-    r"(?P<op>[^ ,]+).*? at [^ ]+:(?P<line>\d+): "
+STEP = re.compile(
+    r"^sonde: (?P<what>.*?) in step (?P<step>\d+), (forward|backward|optimizer),", re.M
 )
+ORIGIN = re.compile(r" at \S+:(?P<line>\d+)( \(in [^)]*\))? `[^`]*` \((?P<op>[^ ,)]+)")
+"""The last in the sentence: the op that infinities come from follows the one that made NaN."""
 
 
 def assert_right(live: Verdict, fault: Fault | None) -> None:
@@ -46,10 +47,10 @@ def assert_overflow(overflow: ways.Overflow, live: Verdict, fault: Fault | None)
     for hit in live.hits["tensor_overflow"]:
         role, origin = overflow.entries[hit.step, hit.op]
         assert (role, origin) == (hit.part, hit.origin)
-    said = SAID.search(overflow.said)
+    step, said = STEP.search(overflow.said), [*ORIGIN.finditer(overflow.said)]
     if fault is None:
-        assert said is None
+        assert step is None
     else:
-        assert said is not None
-        found = (int(said["step"]), said["op"], int(said["line"]))
+        assert step is not None
+        found = (int(step["step"]), said[-1]["op"], int(said[-1]["line"]))
         assert found == (fault.step, fault.op, fault.line)

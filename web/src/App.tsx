@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { Comparison } from "./compare/Comparison";
 import { GraphView } from "./graph/GraphView";
 import { dialog } from "./panels/dialogs";
+import { Headline } from "./panels/Headline";
 import { Help } from "./panels/Help";
 import { Hits } from "./panels/Hits";
 import { LossPanel } from "./panels/LossPanel";
@@ -9,16 +10,19 @@ import { Messages } from "./panels/Messages";
 import { NodeList } from "./panels/NodeList";
 import { NodeMenu } from "./panels/NodeMenu";
 import { OpDetails } from "./panels/OpDetails";
+import { Palette } from "./panels/Palette";
 import { RunPanel } from "./panels/RunPanel";
 import { TerminateDialog } from "./panels/TerminateDialog";
 import { TopBar } from "./panels/TopBar";
+import { UnwatchedDialog } from "./panels/UnwatchedDialog";
 import { WatchpointDialog } from "./panels/WatchpointDialog";
 import { Watchpoints } from "./panels/Watchpoints";
 import { Welcome } from "./panels/Welcome";
+import { Empty } from "./parts/Empty";
 import { Splitter } from "./parts/Splitter";
-import { hitText } from "./text/states";
+import { grouped } from "./text/numbers";
 import type { Side, Tab } from "./state/place";
-import { leftWidth, lowerHeight, rightWidth } from "./state/preferences";
+import { isRightFolded, leftWidth, lowerHeight, rightWidth } from "./state/preferences";
 import { areRunsLoaded, go, place, rank, run } from "./state/store";
 import { TensorView } from "./tensor/TensorView";
 
@@ -27,6 +31,7 @@ export function App(): JSX.Element {
     <>
       <TopBar />
       <Messages />
+      <Headline />
       {run.value === null ? <Welcome isLoaded={areRunsLoaded.value} /> : <Workspace />}
       <NodeMenu />
       <OpenDialog />
@@ -35,11 +40,13 @@ export function App(): JSX.Element {
 }
 
 function Workspace(): JSX.Element {
+  const isFolded = isRightFolded.value;
+  const right = isFolded ? "26px" : `5px ${rightWidth.value}px`;
   return (
     <main
       class="workplace"
       style={{
-        gridTemplateColumns: `${leftWidth.value}px 5px minmax(320px, 1fr) 5px ${rightWidth.value}px`,
+        gridTemplateColumns: `${leftWidth.value}px 5px minmax(320px, 1fr) ${right}`,
       }}
     >
       <NodeList />
@@ -52,6 +59,34 @@ function Workspace(): JSX.Element {
         label="Width of the list"
       />
       <Centre />
+      {isFolded ? <FoldedColumn /> : <RightColumn />}
+    </main>
+  );
+}
+
+/** The folded column of details: a button that unfolds it, and the number of hits. */
+function FoldedColumn(): JSX.Element {
+  const hits = rank.value?.hits ?? 0;
+  return (
+    <div class="folded">
+      <button
+        type="button"
+        class="icon"
+        aria-label="Show the details"
+        title="Show op, hits and watchpoints"
+        aria-expanded="false"
+        onClick={() => isRightFolded.set(false)}
+      >
+        ‹
+      </button>
+      {hits > 0 && <span class="hit-count">{hits}</span>}
+    </div>
+  );
+}
+
+function RightColumn(): JSX.Element {
+  return (
+    <>
       <Splitter
         value={rightWidth}
         direction="column"
@@ -75,7 +110,7 @@ function Workspace(): JSX.Element {
         />
         <Lower />
       </div>
-    </main>
+    </>
   );
 }
 
@@ -107,8 +142,20 @@ function Centre(): JSX.Element {
           ),
         )}
       </div>
+      <Recording />
       <Tabbed tab={tab} />
     </section>
+  );
+}
+
+/** How far the first step is, whose graph is not known before it has ended. */
+function Recording(): JSX.Element | null {
+  const count = rank.value?.recording ?? null;
+  if (count === null) return null;
+  return (
+    <p class="recording" role="status">
+      Recording the graph: {grouped(count)} ops so far
+    </p>
   );
 }
 
@@ -119,7 +166,14 @@ function Tabbed({ tab }: { tab: Tab }): JSX.Element {
     case "graph":
       return <GraphView />;
     case "tensor":
-      return <TensorView />;
+      return place.value.op.endsWith("/") ? (
+        <Empty title="A module is selected">
+          Select an op or a parameter to see its values; the list on the right has those of the
+          module.
+        </Empty>
+      ) : (
+        <TensorView />
+      );
     case "loss":
       return <LossPanel />;
     case "run":
@@ -129,7 +183,7 @@ function Tabbed({ tab }: { tab: Tab }): JSX.Element {
 
 function Lower(): JSX.Element {
   const { side } = place.value;
-  const hits = rank.value?.hits ?? 0;
+  const hits = (run.value?.ranks ?? []).reduce((sum, each) => sum + each.hits, 0);
   const watched = run.value?.watchpoints.length ?? 0;
   const tabs: readonly (readonly [Side, string, number])[] = [
     ["hits", "Hits", hits],
@@ -137,19 +191,32 @@ function Lower(): JSX.Element {
   ];
   return (
     <section class="pane lower">
-      <div class="tabs" role="tablist" aria-label="Hits and watchpoints">
-        {tabs.map(([value, text, count]) => (
-          <button
-            key={value}
-            type="button"
-            role="tab"
-            aria-selected={side === value}
-            onClick={() => go({ side: value })}
-          >
-            {text}{" "}
-            {count > 0 && <span class={value === "hits" ? "hit-count" : "count"}>{count}</span>}
-          </button>
-        ))}
+      <div class="tabs">
+        <div class="tab-list" role="tablist" aria-label="Hits and watchpoints">
+          {tabs.map(([value, text, count]) => (
+            <button
+              key={value}
+              type="button"
+              role="tab"
+              aria-selected={side === value}
+              onClick={() => go({ side: value })}
+            >
+              {text}{" "}
+              {count > 0 && <span class={value === "hits" ? "hit-count" : "count"}>{count}</span>}
+            </button>
+          ))}
+        </div>
+        <span class="spacer" />
+        <button
+          type="button"
+          class="icon fold"
+          aria-label="Hide the details"
+          title="Hide this column"
+          aria-expanded="true"
+          onClick={() => isRightFolded.set(true)}
+        >
+          ›
+        </button>
       </div>
       <Stopped />
       {side === "hits" ? <Hits /> : <Watchpoints />}
@@ -157,14 +224,14 @@ function Lower(): JSX.Element {
   );
 }
 
-/** Where the training is paused, if that is a hit or a breakpoint. */
+/** Where the training is paused, if that is a breakpoint; the headline is about a hit. */
 function Stopped(): JSX.Element | null {
   const current = rank.value;
   if (current?.state !== "paused" || current.message === "") return null;
-  if (current.reason !== "hit" && current.reason !== "breakpoint") return null;
+  if (current.reason !== "breakpoint") return null;
   return (
     <p class="stopped" role="status" title={current.message}>
-      {current.hit === null ? current.message : hitText(current.hit)}
+      {current.message}
     </p>
   );
 }
@@ -175,8 +242,12 @@ function OpenDialog(): JSX.Element | null {
   switch (open.kind) {
     case "help":
       return <Help />;
+    case "palette":
+      return <Palette />;
     case "terminate":
       return <TerminateDialog />;
+    case "unwatched":
+      return <UnwatchedDialog />;
     case "watchpoint":
       return (
         <WatchpointDialog

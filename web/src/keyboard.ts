@@ -2,6 +2,7 @@ import type { Command } from "./wire";
 import { dialog, newWatchpoint, openDialog } from "./panels/dialogs";
 import { selectNext } from "./panels/listKeys";
 import { SEARCH_ID } from "./panels/NodeList";
+import { continueTraining } from "./panels/Presets";
 import { isMenuKey, openMenuBeside } from "./state/nodeMenu";
 import { stepsToRun } from "./state/preferences";
 import {
@@ -20,6 +21,12 @@ import { scopeOf } from "./state/ticks";
 /** Keys of the whole page; fields, lists and dialogs keep their own. */
 export function listenToKeys(): void {
   window.addEventListener("keydown", (event) => {
+    const isPalette = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k";
+    if (isPalette && dialog.value === null) {
+      event.preventDefault();
+      openDialog({ kind: "palette" });
+      return;
+    }
     if (
       event.ctrlKey ||
       event.metaKey ||
@@ -138,5 +145,7 @@ function can(name: Command): boolean {
 
 function send(wanted: Command, op = ""): void {
   const name = wanted === "continue" && rank.value?.state === "running" ? "pause" : wanted;
-  if (can(name)) command({ command: name, op, steps: name === "step" ? stepsToRun.value : 1 });
+  if (!can(name)) return;
+  if (name === "continue") continueTraining();
+  else command({ command: name, op, steps: name === "step" ? stepsToRun.value : 1 });
 }

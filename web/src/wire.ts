@@ -10,11 +10,16 @@ export type Category = "weight" | "gradient" | "activation" | "tensor";
 export type State = "waiting" | "running" | "paused" | "ended" | "lost";
 export type PauseReason = "start" | "pause" | "step" | "op" | "missed" | "hit" | "breakpoint";
 export type GraphBasis = "run" | "trace" | "modules";
+export type GraphDetail = "model" | "step" | "everything";
+export type BoxStatistic = "l2norm" | "max" | "zeros" | "non-finite" | "distance";
 export type Verdict = "hit" | "undecided";
 export type Part = "producer" | "carrier" | "other";
 export type EvidenceStatus = "established" | "supported" | "hypothesis";
 export type Command = "continue" | "pause" | "step" | "next" | "to" | "terminate";
 export type RunKind = "live" | "dump";
+export type StepPart = "network" | "data" | "loss" | "gradients" | "backward" | "recomputed" | "optimizer" | "other" | "";
+export type HeadlineKind = "hit" | "loss" | "crash" | "overflow" | "divergence" | "lost";
+export type HitPhase = "forward" | "backward" | "optimizer" | "weights";
 export type ComparedVerdict = "aligned" | "diverged" | "incomparable";
 export type PairStatus = "equal" | "within" | "rounding" | "inherited" | "diverged" | "incomparable" | "not dumped";
 export type PairSort = "order" | "error";
@@ -125,12 +130,28 @@ export interface ParameterValue {
   readonly actual: Num | null;
 }
 
+/** A frame of the traceback of a failed program; `is_own`: of the user's own code. */
+export interface TracebackFrame {
+  readonly line: SourceLine;
+  readonly is_own: boolean;
+}
+
+/**
+ * What is wrong: `title` in a few words; `text` is the whole sentence and begins with it. Code
+ * is between backticks.
+ */
+export interface HeadlineText {
+  readonly title: string;
+  readonly text: string;
+}
+
 /**
  * A tensor on which a watchpoint was met. The verdict "undecided" never pauses a training;
  * `why` gives the reason. `part`: whether the op produced the non-finite values from finite
  * ones, or passed them on. `origin` is the op that produced them, `chain` the ops from there
  * to this one, both included. `number` counts the hits of a rank, from 0. `status`: how
- * certain the hit is.
+ * certain the hit is. `headline`: the sentence about the origin, or about the number found;
+ * None if undecided. `advice`: what to do.
  */
 export interface Hit {
   readonly number: number;
@@ -152,11 +173,13 @@ export interface Hit {
   readonly source: SourceLine | null;
   readonly count: number;
   readonly status: EvidenceStatus;
+  readonly headline: HeadlineText | null;
+  readonly advice: string;
 }
 
 /**
  * The hit at which a training stopped: its watchpoint (with its name at that time), the
- * condition that was met, and the tensor.
+ * condition that was met, the tensor, and the sentence about it.
  */
 export interface HitRef {
   readonly watchpoint: number;
@@ -166,6 +189,17 @@ export interface HitRef {
   readonly op: string;
   readonly io: Io;
   readonly slot: number;
+  readonly headline: HeadlineText | null;
+}
+
+/**
+ * Values that are kept on request: those of the ops that `pattern` matches, of the last
+ * `steps` steps; they take `nbytes` now.
+ */
+export interface KeptOp {
+  readonly pattern: string;
+  readonly steps: number;
+  readonly nbytes: number;
 }
 
 /** Facts about a training process. `extra` is shown unchanged. */
@@ -232,9 +266,9 @@ export interface Table {
 }
 
 /**
- * `cells` row by row: the mean of the finite elements of a cell, None if it has none; `marks`:
- * the sum of 1 for NaN, 2 for +Inf and 4 for -Inf among its elements. `low` and `high`: the
- * extremes of the finite cells.
+ * `cells` row by row, of the finite elements of a cell, None if it has none: their mean, or
+ * the one of largest magnitude, as the question says; `marks`: the sum of 1 for NaN, 2 for
+ * +Inf and 4 for -Inf among its elements. `low` and `high`: the extremes of the finite cells.
  */
 export interface Heat {
   readonly tensor: TensorName;
@@ -274,7 +308,10 @@ export interface Compared {
   readonly boundary: number;
 }
 
-/** `kept`: whether values are available, else `why` not; `steps`: of which steps. */
+/**
+ * `kept`: whether values are available, else `why` not; `steps`: of which steps.
+ * `statistics_step`: the step of the statistics, if they were recorded without the values.
+ */
 export interface OpTensor {
   readonly io: Io;
   readonly slot: number;
@@ -283,6 +320,7 @@ export interface OpTensor {
   readonly kept: boolean;
   readonly steps: readonly number[];
   readonly why: string;
+  readonly statistics_step: number | null;
 }
 
 export interface OpTensors {
@@ -308,7 +346,11 @@ export interface Checked {
 
 /**
  * `optimizer`: the one whose step ran the graph last; empty if unknown. `basis`: where the
- * nodes are known from, see `rank.GraphPart`.
+ * nodes are known from, see `rank.GraphPart`. `nodes` 0: not known yet. `steps`: the first and
+ * last of consecutive steps that ran it, the newest ones if there are many. `like`: for a
+ * graph that is still growing, the whole graph that has nearly all of its ops. `here`: the
+ * place of the rank's current op in it. `difference`: what it has that the usual graph has
+ * not, or the other way round; empty for the usual graph, and if it is not known.
  */
 export interface GraphInfo {
   readonly id: number;
@@ -317,6 +359,10 @@ export interface GraphInfo {
   readonly whole: boolean;
   readonly optimizer: string;
   readonly basis: GraphBasis;
+  readonly steps: readonly (readonly [number, number])[];
+  readonly like: number | null;
+  readonly here: number | null;
+  readonly difference: string;
 }
 
 /**
@@ -327,7 +373,11 @@ export interface GraphInfo {
  * ended yet. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last
  * line of the exception) and `is_terminated` (by the debugger) are set when the program has
  * ended. `message` is text to show. `is_answering`: the process answers heartbeats. `address`:
- * of the training process, IP address and port; empty for a dump.
+ * of the training process, IP address and port; empty for a dump. `frames`: the traceback of a
+ * program that failed, outermost first. `waits_for`: the ranks that are paused, while this one
+ * runs and has made no progress since. `kept`: the values that are kept on request;
+ * `recorded`: the ops whose statistics are recorded in every step, on request. `recording`:
+ * the number of ops of the running step so far, while the first graph is recorded; else None.
  */
 export interface RankView {
   readonly rank: number;
@@ -351,12 +401,38 @@ export interface RankView {
   readonly is_measuring: boolean;
   readonly is_answering: boolean;
   readonly address: string;
+  readonly frames: readonly TracebackFrame[];
+  readonly waits_for: readonly number[];
+  readonly kept: readonly KeptOp[];
+  readonly recorded: readonly string[];
+  readonly recording: number | null;
+}
+
+/**
+ * What is wrong with a run: `title` in a few words; `text` is the whole sentence, begins with
+ * it, and has code between backticks. `op`, `io`, `slot`, `step` and `rank`: the tensor that
+ * shows it, an empty `op` if there is none. `others`: how many got it from there. `advice`:
+ * what to do.
+ */
+export interface RunHeadline {
+  readonly kind: HeadlineKind;
+  readonly severity: "error" | "warning";
+  readonly title: string;
+  readonly text: string;
+  readonly advice: string;
+  readonly rank: number | null;
+  readonly step: number | null;
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly source: SourceLine | null;
+  readonly others: number;
 }
 
 /**
  * Progress of a check of the watchpoints on all tensors of a dump, or the result of a check on
  * the tensors that a training has now: `done` of `total` tensors were evaluated; `notes` say
- * which were not, and why.
+ * which were not, and why. `seconds_left`: an estimate while a check runs.
  */
 export interface RecheckView {
   readonly running: boolean;
@@ -364,6 +440,7 @@ export interface RecheckView {
   readonly total: number;
   readonly hits: number;
   readonly notes: readonly string[];
+  readonly seconds_left: number | null;
 }
 
 /** Text to show about watchpoint `id`: its patterns match nothing in the ops seen so far. */
@@ -376,7 +453,8 @@ export interface WatchpointWarning {
  * `revision` grows with every change of the other fields; `controls` are the commands that are
  * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
  * `unobserved`: what was not observed of the run, so that no hits there mean nothing.
- * `warnings`: about watchpoints whose patterns match nothing.
+ * `warnings`: about watchpoints whose patterns match nothing. `headline`: what is wrong, if
+ * anything is.
  */
 export interface RunView {
   readonly id: string;
@@ -391,6 +469,7 @@ export interface RunView {
   readonly recheck: RecheckView | null;
   readonly unobserved: readonly string[];
   readonly warnings: readonly WatchpointWarning[];
+  readonly headline: RunHeadline | null;
 }
 
 /**
@@ -419,7 +498,10 @@ export interface ControlRequest {
  * One box of an expanded scope: an op, a leaf, a scope (with `ops` ops inside), or a group of
  * `stands_for` similar ones drawn as one box (`members`: the paths of the first of them).
  * `path` identifies the box: an op's full name, a scope that ends with `/`, or for a group its
- * scope, `*` and a word, which is the parameter `group` of the next request.
+ * scope, `*` and a word, which is the parameter `group` of the next request. `part`: the part
+ * of the training step that a box of the outermost level stands for; empty in other levels.
+ * `is_function`: a scope that only the page has, of consecutive ops outside of all modules;
+ * `members` are those ops.
  */
 export interface LevelNode {
   readonly path: string;
@@ -435,6 +517,8 @@ export interface LevelNode {
   readonly has_origin: boolean;
   readonly first_order: number;
   readonly last_order: number;
+  readonly part: StepPart;
+  readonly is_function: boolean;
 }
 
 /** Data from one box to another: how many tensors, and the type if all have the same. */
@@ -466,6 +550,79 @@ export interface Level {
 export interface Opening {
   readonly graph: number;
   readonly depths: readonly (readonly string[])[];
+}
+
+/** A parameter or buffer that ops of a scope read; `elements`: how many numbers it has. */
+export interface ScopeParameter {
+  readonly name: string;
+  readonly type: TensorType;
+  readonly elements: number;
+  readonly is_weight: boolean;
+}
+
+/** A tensor that enters or leaves a scope: output `slot` of `producer`. */
+export interface ScopeTensor {
+  readonly producer: string;
+  readonly slot: number;
+  readonly type: TensorType;
+}
+
+/**
+ * Everything about one scope. `cls`: its class, empty if it is not a module. `elements`: of
+ * all parameters together. `inputs` and `outputs`: tensors exchanged with ops of the same
+ * phase. `defined`: the line at which the class begins, if it is the user's own; `called`: the
+ * line that called the module. `op_names`: the ops of a scope that only the page has
+ * (`is_function`).
+ */
+export interface ScopeView {
+  readonly path: string;
+  readonly graph: number;
+  readonly label: string;
+  readonly cls: string;
+  readonly phase: Phase;
+  readonly part: StepPart;
+  readonly is_function: boolean;
+  readonly ops: number;
+  readonly first_order: number;
+  readonly op_names: readonly string[];
+  readonly parameters: readonly ScopeParameter[];
+  readonly elements: number;
+  readonly inputs: readonly ScopeTensor[];
+  readonly outputs: readonly ScopeTensor[];
+  readonly hits: number;
+  readonly defined: SourceLine | null;
+  readonly called: SourceLine | null;
+}
+
+/** The largest value of a statistic inside a box of the graph. */
+export interface BoxValue {
+  readonly path: string;
+  readonly value: Num;
+}
+
+/**
+ * A statistic of each box of a level that has one. `least` and `most`: of the finite values in
+ * the whole graph; `known`: how many ops have a value.
+ */
+export interface LevelValues {
+  readonly statistic: string;
+  readonly step: number | null;
+  readonly boxes: readonly BoxValue[];
+  readonly least: Num;
+  readonly most: Num;
+  readonly known: number;
+}
+
+export interface FoundScope {
+  readonly path: string;
+  readonly label: string;
+  readonly ops: number;
+}
+
+/** The scopes that match; `total` counts all of them. */
+export interface ScopeList {
+  readonly total: number;
+  readonly scopes: readonly FoundScope[];
 }
 
 export interface ListedNode {
@@ -525,12 +682,17 @@ export interface CodeText {
   readonly lines: readonly string[];
 }
 
-/** Everything about one node except its tensors; `consumers` by output slot. */
+/**
+ * Everything about one node except its tensors; `consumers` by output slot. `shown_in`: the
+ * scope that contains it in the views "model" and "step", which do not draw it if `is_folded`.
+ */
 export interface OpView {
   readonly node: Node;
   readonly graph: number;
   readonly consumers: readonly (readonly [number, string])[];
   readonly hits: readonly Hit[];
+  readonly shown_in: string;
+  readonly is_folded: boolean;
 }
 
 /**
@@ -544,23 +706,62 @@ export interface HitPage {
   readonly dropped: number;
 }
 
+/** The tensors of a cause in one phase: how many, and how many hits they have. */
+export interface CausePhase {
+  readonly phase: HitPhase;
+  readonly tensors: number;
+  readonly hits: number;
+}
+
+/**
+ * Hits of one cause: those whose NaN and Inf come from the op `origin`; without an origin,
+ * those of one condition. `first`: the hit of the op that produced them, or the first.
+ * `others`: how many other ops or tensors have hits of this cause.
+ */
+export interface CauseView {
+  readonly rank: number;
+  readonly origin: string;
+  readonly watchpoint: number;
+  readonly condition: string;
+  readonly first: Hit;
+  readonly hits: number;
+  readonly others: number;
+  readonly phases: readonly CausePhase[];
+}
+
+/**
+ * Causes of NaN and Inf first, the earliest first. `undecided`: results that could not be
+ * decided, which have no cause.
+ */
+export interface CauseList {
+  readonly total: number;
+  readonly causes: readonly CauseView[];
+  readonly undecided: number;
+}
+
 export interface LossCurve {
   readonly rank: number;
   readonly points: readonly LossPoint[];
 }
 
+/** `update_ratio`: of a weight, the norm of its update in the step by its norm before. */
 export interface StatisticPoint {
   readonly step: number;
   readonly statistics: StatisticNumbers;
+  readonly update_ratio: Num | null;
 }
 
-/** Statistics of one tensor in all known steps. */
+/**
+ * Statistics of one tensor in all known steps. `is_recorded`: those of every coming step are
+ * recorded, too.
+ */
 export interface StatisticCurve {
   readonly op: string;
   readonly io: Io;
   readonly slot: number;
   readonly type: TensorType;
   readonly points: readonly StatisticPoint[];
+  readonly is_recorded: boolean;
 }
 
 /** One parameter of a condition; `check`: measured values are compared with it. */
@@ -584,10 +785,36 @@ export interface ConditionInfo {
   readonly parameters: readonly ParameterInfo[];
 }
 
-/** Every watch condition, and the names that an expression may use. */
+/**
+ * A set of watchpoints for one purpose. `finds` completes "watches for"; `names` are those of
+ * its watchpoints; `cost`: how many times longer a step takes, as a text.
+ */
+export interface PresetInfo {
+  readonly id: string;
+  readonly title: string;
+  readonly finds: string;
+  readonly names: readonly string[];
+  readonly cost: string;
+}
+
+/** Every watch condition, the names that an expression may use, and the presets. */
 export interface Catalogue {
   readonly conditions: readonly ConditionInfo[];
   readonly expression_names: readonly string[];
+  readonly presets: readonly PresetInfo[];
+}
+
+/**
+ * What a watchpoint would have hit in step `step`: `hits` of the `judged` tensors that it
+ * applies to, `examples` names some. `undecided`: of how many others that cannot be told from
+ * statistics alone; they are not in `judged`. `step` None: nothing has been recorded yet.
+ */
+export interface Preview {
+  readonly step: number | null;
+  readonly judged: number;
+  readonly hits: number;
+  readonly undecided: number;
+  readonly examples: readonly string[];
 }
 
 /** A watchpoint without an id: a new one, or the new content of an existing one. */
@@ -628,11 +855,23 @@ export interface WatchpointFile {
   readonly version?: 1;
 }
 
-/** Keep the values of the ops that match the patterns, `steps` steps back. */
+/** Keep the values of the ops that match the patterns, `steps` steps back; 0: no longer. */
 export interface KeepRequest {
   readonly ops: readonly string[];
   readonly steps?: number;
   readonly rank?: number | null;
+}
+
+/**
+ * Record the statistics of the op, or of the one that makes its input `slot`, in every step
+ * from now on; `is_on` False: no longer.
+ */
+export interface RecordRequest {
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly is_on: boolean;
+  readonly rank: number | null;
 }
 
 /** The body of every answer that is not 2xx. `slug` is a heading of `docs/messages.md`. */

@@ -64,3 +64,33 @@ test.each([
   expect(weak).toEqual([]);
   expect(PAIRS.every((pair) => pair.every((name) => colours.has(name)))).toBe(true);
 });
+
+/** The hue of a colour in degrees. */
+function hue(colour: string): number {
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) =>
+    Number.parseInt(colour.slice(at, at + 2), 16),
+  );
+  const [most, least] = [Math.max(red, green, blue), Math.min(red, green, blue)];
+  const span = most - least;
+  const sixth =
+    most === red
+      ? ((green - blue) / span) % 6
+      : most === green
+        ? (blue - red) / span + 2
+        : (red - green) / span + 4;
+  return (sixth * 60 + 360) % 360;
+}
+
+test.each([
+  ["dark", palette(dark)],
+  ["light", palette(light)],
+])("what the graph marks has a hue of its own in the %s palette", (_, colours) => {
+  const names = ["forward", "backward", "optimizer", "parameter", "warn", "origin", "bad"];
+  const near = names.flatMap((one, at) =>
+    names.slice(at + 1).filter((other) => {
+      const apart = Math.abs(hue(colours.get(one) ?? "") - hue(colours.get(other) ?? ""));
+      return Math.min(apart, 360 - apart) < 15;
+    }),
+  );
+  expect(near).toEqual([]);
+});

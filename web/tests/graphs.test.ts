@@ -10,6 +10,10 @@ const graph = (id: number, whole: boolean, optimizer = ""): GraphInfo => ({
   whole,
   optimizer,
   basis: "run",
+  steps: [],
+  like: null,
+  here: null,
+  difference: "",
 });
 const state = "paused" as const;
 
@@ -64,4 +68,45 @@ test("a graph that has not run yet says what it is", () => {
   );
   expect(expected("trace")).toBe("graph 0 · 9 nodes, as traced: its ops have not run yet");
   expect(expected("run")).toBe("graph 0 · 9 nodes, still growing");
+});
+
+test("a chosen step decides the graph, unless a graph is chosen", () => {
+  const graphs = [
+    { ...graph(0, true), steps: [[0, 0]] as const },
+    {
+      ...graph(1, true),
+      steps: [
+        [1, 4],
+        [9, 9],
+      ] as const,
+    },
+  ];
+  const one = { graphs, graph: 1, op: null, state };
+  expect(graphOf(one, null, null, 0)?.id).toBe(0);
+  expect(graphOf(one, null, null, 9)?.id).toBe(1);
+  expect(graphOf(one, null, null, 7)?.id).toBe(1);
+  expect(graphOf(one, 0, null, 9)?.id).toBe(0);
+});
+
+test("in the middle of a step the known graph stays, if it has the op and nearly all others", () => {
+  const known = { ...graph(0, true), here: 12 };
+  const growing = { ...graph(1, false), like: 0 };
+  const paused = { graph: 1, op: "a", state };
+  expect(graphOf({ ...paused, graphs: [known, growing] }, null)?.id).toBe(0);
+  const without = { ...known, here: null };
+  expect(graphOf({ ...paused, graphs: [without, growing] }, null)?.id).toBe(1);
+  const other = { ...growing, like: null };
+  expect(graphOf({ ...paused, graphs: [known, other] }, null)?.id).toBe(1);
+  expect(graphOf({ ...paused, graphs: [known, growing] }, 1)?.id).toBe(1);
+});
+
+test("graphs are named by what differs from the usual one", () => {
+  const several = [
+    { ...graph(0, true), difference: "first step of AdamW" },
+    { ...graph(1, true), nodes: 0 },
+  ];
+  expect(several.map((each) => graphText(each, several))).toEqual([
+    "first step of AdamW · 9 nodes",
+    "usual step",
+  ]);
 });

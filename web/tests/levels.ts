@@ -21,6 +21,8 @@ export function node(
     has_origin: false,
     first_order: order,
     last_order: order,
+    part: "",
+    is_function: false,
   };
 }
 

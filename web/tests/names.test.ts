@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { runTitle, type TitledRun } from "../src/text/names";
+import { commonParts, differingPart } from "../src/text/differing";
+import {
+  drawnScopes,
+  leafText,
+  opName,
+  readParts,
+  runTitle,
+  type TitledRun,
+} from "../src/text/names";
 
 const dump = (id: string, title: string): TitledRun => ({ id, kind: "dump", title });
 
@@ -33,5 +41,42 @@ describe("how lists name runs", () => {
 
   test("one dump opened twice has its whole path", () => {
     expect(runTitle([dump("a", "/x/d"), dump("b", "/x/d")], "a")).toBe("/x/d");
+  });
+});
+
+describe("names as people read them", () => {
+  test("phases have their own names, and a gradient is told from its op", () => {
+    expect(readParts("Default/network-GPT/")).toEqual(["Forward", "network-GPT"]);
+    expect(readParts("Gradients/Default/fc/mm-op0")).toEqual(["Backward", "fc", "mm-op0"]);
+    expect(readParts("recompute_Default/fc/")).toEqual(["Recomputed", "fc"]);
+    expect(opName("Default/fc/div-op0")).toBe("div-op0");
+    expect(opName("Gradients/Default/fc/div-op0")).toBe("div-op0 (grad)");
+    expect([leafText("data-7"), leafText("Default_data-3")]).toEqual(["constant 7", "constant 3"]);
+  });
+
+  test("the scopes that contain everything are drawn only with everything", () => {
+    const op = "Default/net/fc/mm-op0";
+    expect(drawnScopes(op, "model")).toEqual(["Default/net/", "Default/net/fc/"]);
+    expect(drawnScopes(op, "everything")).toEqual(["Default/", "Default/net/", "Default/net/fc/"]);
+    expect(drawnScopes("Default/net/", "step")).toEqual([]);
+  });
+
+  test("results begin with the part in which they differ", () => {
+    const scope = (block: number): string =>
+      `Default/network-GPT/blocks-Sequential/${block}-Block/mlp-Sequential/1-GELU`;
+    const all = [scope(0), scope(20), `Gradients/${scope(20)}`];
+    const common = commonParts(all);
+    expect(all.map((each) => differingPart(each, common))).toEqual([
+      "0-Block › mlp › 1-GELU",
+      "20-Block › mlp › 1-GELU",
+      "20-Block › mlp › 1-GELU",
+    ]);
+    expect(differingPart(scope(3), commonParts([scope(3)]))).toBe(
+      "network › blocks › 3-Block › mlp › 1-GELU",
+    );
+  });
+
+  test("a dump in a folder that says nothing is named with the folder around it", () => {
+    expect(runTitle([dump("a", "/x/lenet/dump")], "a")).toBe("lenet/dump");
   });
 });

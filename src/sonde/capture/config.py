@@ -18,7 +18,7 @@ from sonde.core.selection import Selection
 from sonde.core.settings import Problems, Section
 from sonde.core.statistics import HASHES
 
-SavedData = Literal["tensor", "statistic", "full", "graph"]
+SavedData = Literal["tensor", "statistic", "full", "graph", "step"]
 StatCalcMode = Literal["host", "device"]
 StatPrecision = Literal["high", "low"]
 
@@ -36,7 +36,8 @@ class CaptureConfig:
       the order of memory;
     - ``debug_mode``: "overflow" dumps only ops with non-finite values, at most
       ``overflow_number`` of them (0: all); "exception" only the inputs of an op that raises;
-    - ``saved_data``: "graph" writes graphs and the order of execution, and no values;
+    - ``saved_data``: "graph" writes graphs and the order of execution, and no values; "step"
+      captured steps, of which the other settings say what is computed when the dump is read;
     - ``keeps_useless_outputs``: outputs that ops return empty are saved, too;
     - ``sample_num``: how many elements of a tensor are kept, if ``sample_mode``;
     - ``memory_budget``: bytes an asynchronous dump may hold; None leaves it to the sink;
@@ -114,7 +115,7 @@ def _read(
     dump_mode = fields.dump_mode(common)
     debug_mode = fields.debug_mode(common, older, problems)
     initial_step = common.whole("initial_iteration", 0, accepted="0 or a greater number")
-    saved_data = common.word("saved_data", ("tensor", "statistic", "full", "graph"))
+    saved_data = common.word("saved_data", ("tensor", "statistic", "full", "graph", "step"))
     calc_mode = sync.word("stat_calc_mode", ("host", "device"))
     precision = sync.word("device_stat_precision_mode", ("high", "low"))
     return CaptureConfig(
@@ -212,6 +213,12 @@ def _saving_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
             config.saved_data == "graph" and config.dump_mode != "all",
             ("saved_data", "dump_mode"),
             'dump_mode must be 0 with saved_data "graph", which saves no values of ops',
+        ),
+        (
+            config.saved_data == "step" and config.dump_mode == "set_dump",
+            ("saved_data", "dump_mode"),
+            'dump_mode must be 0 or 1 with saved_data "step": what sonde.set_dump() marks in the '
+            "program is not known when the step is executed again",
         ),
         (
             config.save_kernel_args and config.asynchronous,

@@ -13,6 +13,7 @@ _SAVED = {
     "tensor": "tensors",
     "statistic": "statistics",
     "full": "tensors and statistics",
+    "step": "captured steps, for tensors",
 }
 
 

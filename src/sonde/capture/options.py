@@ -39,6 +39,17 @@ DEFAULT_DIRECTORY: Final = "sonde_dump"
 """Where a dump goes if the user names no directory."""
 
 
+def _refuse_beside_steps(problems: Problems, given: Mapping[str, bool]) -> None:
+    """Refuse the options that have no meaning for a dump of captured steps."""
+    for name, is_given in given.items():
+        if is_given:
+            problems.add(
+                f"--as-steps cannot be combined with {name}: it keeps steps to execute them again "
+                "when a tensor is asked for",
+                slug="config-combination",
+            )
+
+
 def config_from_options(
     directory: str | os.PathLike[str],
     environ: Mapping[str, str],
@@ -48,6 +59,7 @@ def config_from_options(
     stats: bool = False,
     overflow: bool = False,
     graph: bool = False,
+    as_steps: bool = False,
     net_name: str = "Net",
     memory_budget: int | None = None,
 ) -> CaptureConfig:
@@ -61,6 +73,16 @@ def config_from_options(
     if reason is not None:
         problems.add(f"--net-name {net_name!r} {reason}", slug="config-net-name")
     _refuse_combinations(problems, stats=stats, overflow=overflow, graph=graph, ops=bool(ops))
+    if as_steps:
+        _refuse_beside_steps(
+            problems,
+            {
+                "--stats": stats,
+                "--overflow": overflow,
+                "--graph": graph,
+                "--dump-memory": memory_budget is not None,
+            },
+        )
     keeps_useless = keeps_useless_outputs(environ, problems)
     path = _directory(directory, problems)
     problems.raise_if_any()
@@ -70,7 +92,9 @@ def config_from_options(
         net_name=net_name,
         text="",
         dump_mode="kernels" if ops else "all",
-        saved_data="graph" if graph else "statistic" if stats else "tensor",
+        saved_data=(
+            "graph" if graph else "statistic" if stats else "step" if as_steps else "tensor"
+        ),
         statistic_categories=SHORT_FORM_CATEGORIES,
         debug_mode="overflow" if overflow else "off",
         overflow_number=SHORT_FORM_OVERFLOWS if overflow else 0,

@@ -8,6 +8,7 @@ from math import isnan
 from rich.console import Console
 from rich.text import Text
 
+from sonde.compare.runs.headline import comparison_headline
 from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair
 from sonde.compare.weights.listing import table
 from sonde.core.graph import Source
@@ -21,6 +22,9 @@ def print_comparison(comparison: RunComparison, console: Console, *, limit: int 
     """Print verdict, first divergence, reasons, the worst pairs and the unpaired ops."""
     colour = _COLOURS[comparison.verdict]
     _print_line(console, (comparison.verdict, f"bold {colour}"), f"  {_headline(comparison)}")
+    headline = comparison_headline(comparison)
+    if headline is not None:
+        _print_line(console, "\n", (headline.text, "bold"))
     if comparison.first_divergence is not None:
         _print_divergence(comparison.first_divergence, console)
     if comparison.reasons:

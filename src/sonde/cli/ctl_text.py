@@ -15,6 +15,8 @@ Json = Any
 def run_lines(run: Json) -> Iterator[str]:
     """A run and its ranks."""
     yield f"{run['id']}  {run['title']}" + ("" if run["kind"] == "live" else "  (dump)")
+    if run.get("headline"):
+        yield f"  {run['headline']['text']}"
     for rank in run["ranks"]:
         yield f"  rank {rank['rank']}: {_state(rank)}"
         if rank["message"]:

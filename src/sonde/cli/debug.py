@@ -29,11 +29,13 @@ from sonde.debugger.initial_watchpoints import starting_set
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.settings import run_id
 from sonde.logs import say, say_result
+from sonde.watch.conditions import DEFAULT_PRESETS, PRESETS
 
 EPILOG = """\b
 Examples:
   sonde debug train.py                          pauses before the first step; open the page
   sonde debug --no-pause --recommended train.py runs until a watchpoint is hit
+  sonde debug --watch-for nan train.py          watches for NaN and Inf only
   sonde debug --watch points.json train.py --epochs 3
   sonde debug torchrun --nproc-per-node 2 train.py
 """
@@ -73,10 +75,24 @@ _LAUNCHER = "torch.distributed.run"
 )
 @click.option("--recommended", is_flag=True, help="Start with the recommended watchpoints.")
 @click.option(
+    "--watch-for",
+    "presets",
+    metavar="WHAT",
+    multiple=True,
+    help="Watch for 'nan', 'dead' units, why it does not learn ('learning'), an 'explosion', or "
+    "'nothing'. May be repeated. Default: nan and dead, unless --watch or --recommended is given.",
+)
+@click.option(
     "--exit",
     "exits",
     is_flag=True,
     help="Stop the server when the training ends. Default: the page stays until Ctrl-C.",
+)
+@click.option(
+    "--diagnose",
+    is_flag=True,
+    help="Also say why the training fails, as 'sonde diagnose' does: in the terminal, and in the "
+    "notices of the page.",
 )
 @step_by_option
 @own_option
@@ -86,7 +102,9 @@ def debug(
     opens: bool | None,
     watch_files: tuple[str, ...],
     recommended: bool,
+    presets: tuple[str, ...],
     exits: bool,
+    diagnose: bool,
     step_by: str,
     observe: tuple[str, ...],
     module: str | None,
@@ -99,16 +117,19 @@ def debug(
     step. The exit code is that of the script; 130 if it was ended from the page. Instead of a
     script, a torchrun command line can be given: every rank is debugged.
     """
-    command = _command(module, program, step_by, observe)
-    starting_set(watch_files, recommended=False)  # Report errors in the files before all else.
+    command = _command(module, program, step_by, observe, is_diagnosed=diagnose)
+    if not presets and not watch_files and not recommended:
+        presets = DEFAULT_PRESETS
+    # Report errors in the options before all else.
+    starting_set(watch_files, recommended=recommended, presets=presets)
 
     def execute() -> BaseException | None:
         server = ServerProcess(**server_options)
         try:
             _announce(server, opens=is_desktop() if opens is None else opens)
-            environ = _environment(
-                server, server_options["host"], watch_files, recommended=recommended
-            )
+            wanted = (*presets, "recommended") if recommended else presets
+            say(f"watching for {_watched_text(wanted, watch_files)}")
+            environ = _environment(server, server_options["host"], watch_files, wanted)
             code, was_terminated = _train(command, environ)
             if not exits and not was_terminated:
                 _keep_page(server, code)
@@ -121,7 +142,12 @@ def debug(
 
 
 def _command(
-    module: str | None, program: Sequence[str], step_by: str, observe: Sequence[str]
+    module: str | None,
+    program: Sequence[str],
+    step_by: str,
+    observe: Sequence[str],
+    *,
+    is_diagnosed: bool,
 ) -> list[str]:
     """The command line that starts the training."""
     if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
@@ -131,6 +157,7 @@ def _command(
             slug="usage",
         )
     options = ["--step-by", step_by, *(word for each in observe for word in ("--observe", each))]
+    options += ["--diagnose"] if is_diagnosed else []
     is_launcher = module == _LAUNCHER
     if module is None and os.path.basename(program[0]) == "torchrun":
         is_launcher, program = True, program[1:]
@@ -150,8 +177,17 @@ def _announce(server: ServerProcess, *, opens: bool) -> None:
         open_page(server.page)
 
 
+def _watched_text(presets: Sequence[str], files: Sequence[str]) -> str:
+    """What the training is watched for at the start, and how to change it."""
+    found = [PRESETS[each].finds for each in presets if each in PRESETS]
+    found += [f"the conditions of {file}" for file in files]
+    if not found:
+        return "nothing; the page offers what to watch for"
+    return f"{', '.join(found)}; change it on the page, or with --watch-for"
+
+
 def _environment(
-    server: ServerProcess, host: str, watch_files: Sequence[str], *, recommended: bool
+    server: ServerProcess, host: str, watch_files: Sequence[str], presets: Sequence[str]
 ) -> Mapping[str, str]:
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     more = {
@@ -164,8 +200,7 @@ def _environment(
         more["SONDE_DEBUGGER_FINGERPRINT"] = server.fingerprint
     if watch_files:
         more["SONDE_DEBUGGER_WATCH"] = os.pathsep.join(map(os.path.abspath, watch_files))
-    if recommended:
-        more["SONDE_DEBUGGER_RECOMMENDED"] = "1"
+    more["SONDE_DEBUGGER_WATCH_FOR"] = ",".join(presets)
     return {**os.environ, **more}
 
 

@@ -64,6 +64,13 @@ def guard_command_options(command: F) -> F:
                 help="With --guard: copy weights and optimizer state to host memory every K steps, "
                 "so that a replay can begin up to K steps before the trigger.",
             ),
+            click.option(
+                "--repeat-every",
+                type=click.IntRange(min=1),
+                metavar="K",
+                help="With --guard: execute every K-th step a second time before its update; a "
+                "step that computes something else is kept.",
+            ),
         )
     ):
         command = option(command)
@@ -80,6 +87,7 @@ class GuardWords:
     on_trigger: str | None
     guard_triggers: tuple[str, ...]
     snapshot_every: int | None
+    repeat_every: int | None
 
     def requested_guard(self) -> GuardOptions | None:
         """The guard that is asked for; UsageError for an option that needs ``--guard``."""
@@ -89,6 +97,7 @@ class GuardWords:
             "--on-trigger": self.on_trigger is not None,
             "--trigger": bool(self.guard_triggers),
             "--snapshot-every": self.snapshot_every is not None,
+            "--repeat-every": self.repeat_every is not None,
         }
         if not self.guard:
             for name, is_given in given.items():
@@ -101,6 +110,7 @@ class GuardWords:
             on_trigger=self.on_trigger or "continue",
             triggers=self.guard_triggers,
             snapshot_every=self.snapshot_every or 0,
+            repeat_every=self.repeat_every or 0,
         )
 
 

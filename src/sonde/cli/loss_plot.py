@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from sonde.compare.losses.compare import LossComparison
-from sonde.compare.losses.thinning import thinned
+from sonde.report.thinning import thinned
 
 _MAX_POINTS = 1000
 _BRAILLE = 0x2800

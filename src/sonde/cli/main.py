@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": "Compare two runs, op by op, and name the first op at fault.",
     "params": "List the parameters of a network, or match those of two networks.",
     "ckpt": "Compare, check and convert checkpoints.",
+    "ranks": "Compare the ranks of a distributed training in a dump.",
     "loss": "Compare two loss curves and report where and why they diverge.",
     "repeat": "Run a script twice and report the first op at which the runs differ.",
     "compile-check": "Check that the compiled code of a script computes the right values.",

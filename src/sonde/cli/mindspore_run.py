@@ -22,7 +22,7 @@ from sonde.dump.layout import rank_layout
 from sonde.dump.reader import Dump
 from sonde.dump.sinks.steps import make_room
 from sonde.logs import say
-from sonde.wire.shapes import Hit
+from sonde.wire.api import RunHeadline
 
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
 _NOTHING = (
@@ -115,26 +115,18 @@ def report_dump(path: Path) -> None:
     )
     if not any(op.phase == "backward" for graph in dump.graphs() for op in graph.ops):
         say(ProblemLine(_NO_BACKWARD, slug="mindspore-part"))
-    hit = first_bad(path)
-    say("no NaN or Inf that is a fault in the dump" if hit is None else _origin_text(hit))
+    found = first_bad(path)
+    say("no NaN or Inf that is a fault in the dump" if found is None else found.text)
 
 
-def first_bad(path: Path) -> Hit | None:
-    """The first tensor of a dump with NaN or Inf that are a fault: the output of their origin."""
+def first_bad(path: Path) -> RunHeadline | None:
+    """The sentence about the first NaN or Inf of a dump that are a fault."""
     from sonde.server.dumps.check import check_dump
+    from sonde.server.headlines import headline_of_hits
     from sonde.wire.api import WatchpointDraft
     from sonde.wire.shapes import ConditionSpec
 
     drafts = [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))]
     with progress_bar("checking") as show:
         found = check_dump(path, drafts, lambda done, total: show("tensors", done, total))
-    hits = [hit for hit in found.in_order() if hit.verdict == "hit"]
-    return next((hit for hit in hits if hit.part == "producer"), hits[0] if hits else None)
-
-
-def _origin_text(hit: Hit) -> str:
-    how = "were made" if hit.part == "producer" else "appear"
-    text = f"the first non-finite values {how} in step {hit.step} by {hit.op}"
-    if hit.source is not None:
-        text += f" at {hit.source.file}:{hit.source.line}: {hit.source.code.strip()}"
-    return text
+    return headline_of_hits(found.in_order())

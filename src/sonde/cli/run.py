@@ -14,6 +14,11 @@ import click
 from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
+from sonde.cli.diagnosed_program import (
+    DiagnosedProgram,
+    DiagnosisWords,
+    diagnosis_command_options,
+)
 from sonde.cli.guard_options import GuardWords, guard_command_options, refuse_with_guard
 from sonde.cli.mindspore_python import (
     find_mindspore,
@@ -22,6 +27,7 @@ from sonde.cli.mindspore_python import (
     refuse_without_mindspore,
 )
 from sonde.cli.own_option import own_option
+from sonde.cli.rank_options import RankWords, rank_command_options
 from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.cli.script import ProgramNotFoundError
 from sonde.cli.script_command import (
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions(GuardWords):
+class RunOptions(GuardWords, DiagnosisWords, RankWords):
     """The command line as parsed by click."""
 
     dump_file: str | None
@@ -54,6 +60,7 @@ class RunOptions(GuardWords):
     stats: bool
     overflow: bool
     graph: bool
+    as_steps: bool
     dump_memory: str | None
     net_name: str | None
     step_by: StepBy
@@ -63,6 +70,7 @@ class RunOptions(GuardWords):
     no_shuffle: bool
     no_dropout: bool
     compiled: Compiled
+    diagnose: bool
     python: str | None
     module: str | None
     program: tuple[str, ...]
@@ -71,6 +79,7 @@ class RunOptions(GuardWords):
         """The given options that MindSpore's own dump cannot fulfil."""
         given = {
             "--stats": self.stats,
+            "--as-steps": self.as_steps,
             "--dump-memory": self.dump_memory is not None,
             "--step-by": self.step_by != "optimizer",
             "--observe": bool(self.observe),
@@ -80,6 +89,8 @@ class RunOptions(GuardWords):
             "--no-dropout": self.no_dropout,
             "--compiled": self.compiled != "observe",
             "--guard": self.guard,
+            "--diagnose": self.diagnose,
+            "--check-ranks": self.check_ranks,
         }
         return tuple(name for name, is_given in given.items() if is_given)
 
@@ -92,6 +103,7 @@ class RunOptions(GuardWords):
             "--stats": self.stats,
             "--overflow": self.overflow,
             "--graph": self.graph,
+            "--as-steps": self.as_steps,
             "--net-name": self.net_name is not None,
         }
         return tuple(name for name, is_given in given.items() if is_given)
@@ -102,9 +114,12 @@ Examples:
   sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
   sonde run --overflow train.py               the ops where NaN or Inf first appear
   sonde run --guard train.py                  keep the step that goes wrong, to run it again
+  sonde run --overflow --diagnose train.py    also say why the training fails
   sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
+  sonde run --dump-to out --as-steps train.py cheap; tensors are computed when they are read
   sonde run --dump data_dump.json -m package.train --epochs 3
   torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
+  torchrun --nproc-per-node 2 -m sonde run --check-ranks train.py
   sonde run --python .venv-mindspore --overflow train_mindspore.py
 
 \b
@@ -161,6 +176,12 @@ Then show the dump:
     "$MS_DEV_SAVE_GRAPHS_PATH.",
 )
 @click.option(
+    "--as-steps",
+    is_flag=True,
+    help="With --dump-to: keep the inputs and weights of each step instead of the tensors of its "
+    "ops, which are computed when the dump is read (docs/dump-format.md). Much cheaper.",
+)
+@click.option(
     "--dump-memory",
     metavar="SIZE",
     help="The memory limit for tensors that wait to be written, such as 512M or 4G. At the limit "
@@ -175,6 +196,14 @@ Then show the dump:
 @observe_option
 @determinism_options
 @guard_command_options
+@rank_command_options
+@click.option(
+    "--diagnose",
+    is_flag=True,
+    help="Also say why the training fails, as 'sonde diagnose' does; exit code 1 if something is "
+    "found.",
+)
+@diagnosis_command_options
 @click.option(
     "--compiled",
     type=click.Choice(["observe", "interpret", "eager"]),
@@ -206,6 +235,8 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     config, note = _config(options, environ, net_name_of(name, options.module is not None))
     debugger = options_from_environment(environ)
     guard = options.requested_guard()
+    diagnosed = _requested_diagnosis(options)
+    ranks = options.requested_ranks()
     why_unused = OBSERVED
     if guard is not None:
         refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)
@@ -216,7 +247,8 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
-    if config is None and guard is None and (determinism is not None or debugger is not None):
+    is_asked = determinism is not None or debugger is not None or diagnosed is not None
+    if config is None and guard is None and (is_asked or ranks is not None):
         note = None
     if debugger is not None:
         debugger = replace(debugger, script=name, arguments=arguments)
@@ -232,7 +264,16 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         compiled=options.compiled,
         unused=[*_unused(options, environ), *unused_guard(environ, because=why_unused)],
         guard=guard,
+        diagnosed=diagnosed,
+        ranks=ranks,
     )
+
+
+def _requested_diagnosis(options: RunOptions) -> DiagnosedProgram | None:
+    if options.diagnose:
+        return DiagnosedProgram(options.requested_diagnosis())
+    options.refuse_without_diagnose()
+    return None
 
 
 def prepare_mindspore(options: RunOptions, environ: Mapping[str, str]) -> MindSporeRun:
@@ -243,6 +284,8 @@ def prepare_mindspore(options: RunOptions, environ: Mapping[str, str]) -> MindSp
     name = words[0] if options.module is None else options.module
     if options.python is None:
         refuse_without_mindspore(name)
+    if not options.diagnose:
+        options.refuse_without_diagnose()
     _refuse(options.given_for_torch(), "cannot be used for MindSpore, which dumps tensors only")
     python = find_mindspore(options.python or sys.executable)
     if options.module is None and not os.path.exists(name):
@@ -295,10 +338,12 @@ def _config(
             stats=options.stats,
             overflow=options.overflow,
             graph=options.graph,
+            as_steps=options.as_steps,
             net_name=net_name if options.net_name is None else options.net_name,
             memory_budget=memory,
         )
         return config, f"dumping to {config.path}" if options.directory is None else None
+    _refuse(("--as-steps",) if options.as_steps else (), "needs --dump-to DIR")
     graph = "" if options.dump_ops else ", --graph"  # which takes no ops
     _refuse(options.given_without_a_file(), f"needs --dump-to DIR, --stats{graph} or --overflow")
     found = dump_variables.config_from_environment(environ, memory_budget=memory, net_name=net_name)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
 
 from sonde.adapters.torch.determinism import Determinism
 from sonde.capture.config import CaptureConfig
+from sonde.cli.diagnosed_program import DiagnosedProgram
 from sonde.cli.guard_options import say_if_stopped, start_guard
 from sonde.cli.mindspore_python import hint_at_python
+from sonde.cli.rank_options import start_rank_checks
 from sonde.cli.run_deterministic import without_randomness
 from sonde.cli.script import needing_torch, run_program
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
 from sonde.logs import say
 from sonde.monitor.options import GuardOptions
+from sonde.ranks.options import RankOptions
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
@@ -44,11 +47,16 @@ class ScriptRun:
     compiled: Compiled
     unused: Sequence[str] = ()
     guard: GuardOptions | None = None
+    diagnosed: DiagnosedProgram | None = None
+    ranks: RankOptions | None = None
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
-        start = without_randomness(self.determinism, self._attach)
+        start = self._attach if self.diagnosed is None else self.diagnosed.around(self._attach)
+        start = without_randomness(self.determinism, start)
         outcome = say_if_stopped(run_program(self.module, self.program, start))
+        if self.diagnosed is not None:
+            outcome = self.diagnosed.ended(outcome)
         if isinstance(outcome, Terminated):
             say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
@@ -60,13 +68,23 @@ class ScriptRun:
         if os.environ.get("RANK", "0") == "0":  # one rank prints them
             for line in (*self.unused, *filter(None, (self.note,))):
                 say(line)
+        if self.ranks is None:
+            return self._observed()
+        return self._observed_and_compared(self.ranks)
+
+    @contextmanager
+    def _observed_and_compared(self, ranks: RankOptions) -> Iterator[None]:
+        with self._observed(), start_rank_checks(ranks):
+            yield
+
+    def _observed(self) -> AbstractContextManager[object]:
         if self.guard is not None:
             return start_guard(self.guard)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):
-            from sonde.adapters.torch.attach import attach
-        return attach(
+            from sonde.adapters.torch.step_dump import start_capture
+        return start_capture(
             self.config,
             starts_at_once=False,
             step_by=self.step_by,

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sonde.cli.own_option import own_option
+from sonde.cli.show_captured import captured_json, captured_lines
 from sonde.cli.show_format import steps_text
 from sonde.cli.show_steps import guard_json, is_guarded, print_guard
 from sonde.cli.show_text import Listed, Page
@@ -200,6 +201,12 @@ def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> 
 
 
 def _show_overview(dump: Dump, rank: int | None, page: Page, *, as_json: bool) -> None:
+    if captured := dump.captured(rank):
+        if as_json:
+            _print_json(captured_json(dump, rank, captured), dump)
+        else:
+            page.lines(captured_lines(dump, captured))
+        return
     is_probed = dump.writer(rank) == "msprobe"
     steps = [
         summarize_step(step, len(dump.items(step)) if is_probed else None)

@@ -77,6 +77,10 @@ class Page:
         text = Text.assemble(*shown, overflow="fold")
         self.console.print(Padding(text, (0, 0, 0, indent), expand=False))
 
+    def lines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)
+
     def overview(
         self,
         dump: Dump,

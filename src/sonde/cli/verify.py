@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,12 +17,14 @@ from sonde.core.text.problem_line import ProblemLine
 from sonde.core.text.terminal_text import printable
 from sonde.logs import say
 from sonde.replay.errors import ReplayError
-from sonde.replay.judgement import Outcome, still_fires
+from sonde.replay.judgement import Outcome, still_fires, unjudged_reason
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 
 FIXED, STILL_THERE = 0, 1
+_EXECUTIONS = 3
+"""Of a step that was kept because it is not deterministic."""
 
 EPILOG = """\b
 Examples:
@@ -78,7 +81,7 @@ def verify(
     trigger = step.manifest.trigger
     text = "a loss or gradient was not finite" if trigger is None else trigger.text
     if fires is None:
-        reason = outcome.error or "its history or its loss is not known"
+        reason = unjudged_reason(step.manifest, outcome)
         raise ReplayError(f"the trigger ({text}) cannot be judged: {reason}", slug="replay-judge")
     verdict = "still there" if fires else "fixed"
     if json_file != "-":
@@ -98,10 +101,16 @@ def _of_network(step: CapturedStep, options: ModuleOptions) -> Outcome:
     from sonde.adapters.torch.replay.storage.environment import with_flags
 
     with found_modules(step, options) as found, with_flags(step.manifest.flags):
-        record = without_spoiled_clipping(StepReplay(step, found.modules).record())
+        replaying = StepReplay(step, found.modules)
+        record = without_spoiled_clipping(replaying.record())
         done = execute(record)
         check_ran(done, step)
-        return outcome_of(record, done)
+        outcome = outcome_of(record, done)
+        trigger = step.manifest.trigger
+        if trigger is not None and trigger.kind == "nondeterministic":
+            verdict = replaying.is_deterministic(_EXECUTIONS)
+            outcome = replace(outcome, is_deterministic=verdict.rule == "replay-deterministic")
+        return outcome
 
 
 def _of_program(step: CapturedStep, program: tuple[str, ...]) -> Outcome:

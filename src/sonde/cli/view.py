@@ -140,21 +140,22 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
     from sonde.dump.reader import Dump
     from sonde.server.dumps.check import check_dump, is_damage
     from sonde.server.graph.search import PageWindow
+    from sonde.server.headlines import headline_of_hits
     from sonde.server.hit_store import HitFilter
-    from sonde.wire.api import WatchpointDraft
-    from sonde.wire.shapes import ConditionSpec
 
-    default = [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))]
+    default = default_drafts()
     answers: list[dict[str, Any]] = []
     for path in paths:
         problems: list[DumpProblem] = []
         found = check_dump(path, drafts or default, None if as_json else _progress, problems.append)
         why_not = Dump(path).why_no_values()
         warnings = _unmatched(path, drafts)
+        headline = headline_of_hits(found.in_order())
         hits = msgspec.to_builtins(list(found.in_order()))
         answers.append(
             {
                 "dump": str(path),
+                "headline": None if headline is None else headline.text,
                 "total": len(hits),
                 "dropped": found.dropped(),
                 "hits": hits,
@@ -173,7 +174,9 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
             gaps = [printable(each.message) for each in problems if each.is_gap]
             names = {number: draft.name for number, draft in enumerate(drafts, 1)}
-            lines = text.hits_lines(page, names or None, "; --json prints them", gaps)
+            lines = [*text.hits_lines(page, names or None, "; --json prints them", gaps)]
+            if headline is not None:
+                lines.insert(0, headline.text)
             # Gaps say why there are no values.
             for line in [f"no values to check: {why_not}"] if why_not and not gaps else lines:
                 click.echo(printable(line))
@@ -189,6 +192,14 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
         return HIT
     is_unknown = any(answer["damaged"] or answer["unobserved"] for answer in answers)
     return UNKNOWN if is_unknown else 0
+
+
+def default_drafts(name: str = "") -> list[WatchpointDraft]:
+    """What is checked without options: NaN and Inf."""
+    from sonde.wire.api import WatchpointDraft
+    from sonde.wire.shapes import ConditionSpec
+
+    return [WatchpointDraft(name, (ConditionSpec("tensor_overflow"),))]
 
 
 def _unmatched(path: Path, drafts: Sequence[WatchpointDraft]) -> list[dict[str, Any]]:
@@ -242,10 +253,12 @@ def _serve(
         runs = open_dumps(paths, broker)
         for run in runs:
             run.prepare()
-            for draft in drafts:
+            for draft in drafts or default_drafts("NaN and Inf"):
                 run.watchpoints.add(draft)
             if drafts:
                 run.start_check()
+            else:
+                run.check_when_prepared()
         if len(runs) == 2:
             start_comparison(*runs)
         return runs[::-1]  # The page opens the last one first.

@@ -22,7 +22,8 @@ class Finding:
     The place has those fields that are known: the tensor ``where``, or an ``op``, or a
     ``parameter``; the ``rank``; the line of the user's code (``source``). ``evidence`` has the
     measured facts by name. A diagnosis also has a more precise kind (``detail``), the ``step`` from
-    which on it holds, and ``places``: texts such as ``train.py:8``, a module, a parameter.
+    which on it holds, and ``places``: texts such as ``train.py:8``, a module, a parameter;
+    ``lines`` are the source lines among them, the most exact first.
     ``is_silenced``: a comment on one of its lines says that the program means it so.
     """
 
@@ -40,4 +41,5 @@ class Finding:
     detail: str = field(default="", kw_only=True)
     step: int | None = field(default=None, kw_only=True)
     places: tuple[str, ...] = field(default=(), kw_only=True)
+    lines: tuple[Source, ...] = field(default=(), kw_only=True)
     is_silenced: bool = field(default=False, kw_only=True)

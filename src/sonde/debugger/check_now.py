@@ -207,7 +207,11 @@ class PauseCheck:
             is_bad = statistics is not None and statistics.non_finite_count > 0
             is_producer = self._inputs_finite(node, here) if is_bad else None
             call = here.call_of(node.name)
-            hit = hits.hit_at_pause(found, step, call, is_producer=is_producer)
+            at_pause = hits.hit_at_pause(found, step, call, is_producer=is_producer)
+            admitted = hits.streaks.admit(at_pause, found.watch)
+            if admitted is None:
+                continue
+            hit = admitted
             if not is_weight and not found.watch.names(node.name) and _may_be_expected(found, node):
                 hit = hit.as_undecided("not_yet_known", _NOT_YET_KNOWN)
             yield hit

@@ -15,6 +15,9 @@ _MOST_STEPS: Final = 30
 """How long to run to an op that only steps of another kind run, such as those of a GAN's generator.
 """
 
+_RECORDED_STEPS: Final = 8
+"""Of many steps that are run by one command, the last ones are recorded."""
+
 
 class RankState:
     """The step and the state of one rank; only its own methods change them. ``step`` runs, or is
@@ -124,6 +127,12 @@ class PauseControl:
     def needs_ops(self) -> bool:
         """Whether the place to stop at can be found only by observing ops."""
         return self._command.command in ("next", "to")
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether the training stops in a few steps at the latest, for the user to look at them."""
+        is_near = self._command.command == "step" and self._steps_left <= _RECORDED_STEPS
+        return is_near or self.needs_ops
 
     def wants_op(self, node: OpNode) -> bool:
         """Whether the training may have to stop at ``node``."""

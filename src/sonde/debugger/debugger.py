@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from sonde.capture.session import Subscription
 from sonde.core.running_training import step_text
 from sonde.debugger.connection.controller import RankController
@@ -14,12 +17,15 @@ from sonde.debugger.parts import RankParts
 from sonde.debugger.pauses import Pauses
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.sink import DebuggerSink
+from sonde.debugger.statistic_sink import StatisticSink
 from sonde.debugger.steps import ObservedSteps, StepTimer
 from sonde.debugger.trainee import Trainee
 from sonde.wire.numbers import to_wire
-from sonde.wire.rank import Goodbye
-from sonde.wire.shapes import LossPoint, Metadata
+from sonde.wire.rank import Goodbye, ParameterNorms
+from sonde.wire.shapes import LossPoint, Metadata, TracebackFrame
 
+WeightNorms = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.float32]]
+"""Norms of gradients and of weights, and ratios of updates, by weight."""
 _BRIEF_SECONDS: Final = 1.0
 """How long to wait for messages that are on their way."""
 
@@ -58,14 +64,29 @@ class Debugger:
         self._pauses = Pauses(parts, self._controller, self._timing, report=report)
         self._parameters = ParameterChecks(parts)
         self._observed_steps = ObservedSteps(initial_step)
+        self._statistics = StatisticSink(parts, self._observed_steps)
+        self._controller.recorded_so_far = self._statistics.take
         self._traces = options.trace
 
-    def subscription(self) -> Subscription:
-        """What the debugger observes, for the capture session."""
+    def subscriptions(self) -> list[Subscription]:
+        """What the debugger observes, for the capture session. Statistics come first: at a pause
+        those of the op at which it is are known."""
         sink = DebuggerSink(
             self._parts, self._controller, self._pauses, self._observed_steps, self._begin
         )
-        return Subscription(sink, sink)
+        return [Subscription(self._statistics, self._statistics), Subscription(sink, sink)]
+
+    @property
+    def measures_weights(self) -> bool:
+        """Whether the norms of gradients and weights are wanted in the running step."""
+        return not self.session.is_given_up and not self._parts.speed.is_at(self._state.step)
+
+    def weights_measured(self, seconds: float, names: tuple[str, ...], norms: WeightNorms) -> None:
+        """The weights ``names`` and their gradients were measured, which took ``seconds``."""
+        self._timing.leave_out(seconds)
+        self.session.report_norms(
+            names, ParameterNorms(self._state.step, *(each.tobytes() for each in norms))
+        )
 
     # ------------------------------------------------------------------- life
 
@@ -75,11 +96,19 @@ class Debugger:
         self._controller.read_messages()
         self._controller.report_status("the program has begun")
 
-    def close(self, exit_code: int, error: str, *, is_terminated: bool = False) -> None:
-        """Report the last hits and the end of the program, and disconnect."""
+    def close(
+        self,
+        exit_code: int,
+        error: str,
+        *,
+        is_terminated: bool = False,
+        frames: tuple[TracebackFrame, ...] = (),
+    ) -> None:
+        """Report the last hits and the end of the program, and disconnect. ``frames``: the
+        traceback of ``error``."""
         self.watching.end_step()
         self._controller.report_hits()
-        self.session.close(Goodbye(exit_code, error, is_terminated))
+        self.session.close(Goodbye(exit_code, error, is_terminated, frames))
 
     def hand_over(self) -> None:
         """Disconnect without a goodbye: processes that this one started train as ranks."""
@@ -206,6 +235,7 @@ class Debugger:
         self._state.end_step()
         if self.session.inbox:  # Questions are about the weights as they are now.
             self._controller.read_messages()
+        self._controller.report_statistics()
         self.session.report_step(point, graphs.current, is_measurement=is_measurement)
         if is_measurement:
             self._report_measurement(step, is_observed=is_observed)

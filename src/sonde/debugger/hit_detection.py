@@ -13,7 +13,9 @@ from sonde.debugger.trainee import Trainee
 from sonde.debugger.values.graphs import GraphRegistry, gradient_name
 from sonde.debugger.values.previous import PreviousValues
 from sonde.watch.conditions.screen import needs_outline_only, screen_bytes
+from sonde.watch.explanations import facts_of_call
 from sonde.watch.origins import OriginTracker
+from sonde.watch.streaks import Streaks
 from sonde.watch.watchpoint import Watch, make_watches
 from sonde.wire.shapes import HitRef, WatchpointSpec
 
@@ -39,13 +41,15 @@ class HitDetection:
         self._report_invalid = report_invalid
         self._planned_for: object = None
         self._needs_ops = False
-        self._initial = ParameterEvaluator(trainee, previous)
-        self._parameters = ParameterEvaluator(trainee, previous)
+        self._nodes: Sequence[OpNode] = ()
+        streaks = Streaks()
+        self._parameters = ParameterEvaluator(trainee, previous, streaks)
+        self._initial = ParameterEvaluator(trainee, previous, streaks)
         self._ops = OpEvaluator(trainee, previous)
         self._overflows = OpEvaluator(trainee, previous)
-        self._tracker = OriginTracker(self._non_finite)
+        self._tracker = OriginTracker(self._non_finite, facts_of_call)
         self._reads_statistics = False
-        self.hits = LiveHits(rank, trainee, graphs, self._tracker)
+        self.hits = LiveHits(rank, trainee, graphs, self._tracker, streaks)
         self.specs: tuple[WatchpointSpec, ...] = ()
         self.watches: tuple[Watch, ...] = ()
 
@@ -56,6 +60,7 @@ class HitDetection:
         for spec in specs:
             if spec not in self.specs:
                 self.hits.collector.forget(spec.id)
+                self.hits.streaks.forget(spec.id)
         self.specs = tuple(specs)
         self.plan()
 
@@ -114,11 +119,18 @@ class HitDetection:
 
     # ------------------------------------------------------------- evaluation
 
-    def begin_step(self) -> None:
+    def begin_step(self, step: int) -> None:
+        self._nodes = ()
+        self.hits.streaks.begin_step(step)
         self._tracker.begin_step()
         self._ops.begin_step()
         self._overflows.begin_step()
         self.hits.begin_step()
+
+    def end_ops(self, nodes: Sequence[OpNode]) -> None:
+        """The ops of the step, which are ``nodes``, are over."""
+        self._nodes = nodes
+        self.hits.end_ops(nodes)
 
     def end_step(self) -> None:
         self.hits.collector.end_step()
@@ -131,8 +143,12 @@ class HitDetection:
 
     def parameters(self, step: int) -> HitRef | None:
         """Evaluate the parameters after an update."""
-        unchanged = self._trainee.left_alone() if self._parameters.needs_changes else ()
-        return self.hits.add(self._parameters.parameters(step, not_updated=unchanged), step)
+        self.hits.streaks.begin_step(step)
+        needs_changes = self._parameters.needs_changes
+        idle = self._trainee.left_alone() if needs_changes else ()
+        excused = self._trainee.excused(self._nodes) if needs_changes else ()
+        found = self._parameters.parameters(step, not_updated=idle, excused=excused)
+        return self.hits.add(found, step)
 
     def gradients(self, names: Iterable[str], step: int) -> HitRef | None:
         """Evaluate the gradients of these weights."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -11,16 +12,19 @@ from msgspec import structs
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.files.input_file import read_input
 from sonde.core.operators.patterns import OpPattern
-from sonde.watch.conditions import RECOMMENDED, Recommended, parse_condition
+from sonde.watch.conditions import Recommended, parse_condition, watchpoints_of
 from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
 
-def starting_set(files: tuple[str, ...], *, recommended: bool) -> tuple[WatchpointSpec, ...]:
-    """The watchpoints, numbered from 1; UsageError for a file that cannot be used."""
+def starting_set(
+    files: tuple[str, ...], *, recommended: bool = False, presets: Collection[str] = ()
+) -> tuple[WatchpointSpec, ...]:
+    """The watchpoints of files and presets, numbered from 1; UsageError for a file or a preset that
+    cannot be used. ``recommended``: the preset of this name, too."""
     drafts = [draft for file in files for draft in read_drafts(Path(file))]
-    if recommended:
-        drafts += [recommended_draft(each) for each in RECOMMENDED]
+    wanted = (*presets, "recommended") if recommended else presets
+    drafts += [recommended_draft(each) for each in watchpoints_of(wanted)]
     return tuple(numbered(number, draft) for number, draft in enumerate(drafts, 1))
 
 

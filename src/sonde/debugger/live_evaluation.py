@@ -17,6 +17,7 @@ from sonde.watch.conditions import Memory, Needs, PreviousValue
 from sonde.watch.conditions.screen import Tests
 from sonde.watch.evaluate import Evaluation, NodeWatches, evaluate, summarize
 from sonde.watch.measured_tensor import MeasuredTensor
+from sonde.watch.streaks import Streaks
 from sonde.watch.watchpoint import Watch, WatchedNode
 from sonde.wire.shapes import Category, Node
 
@@ -108,9 +109,10 @@ def gradient_node(held: Held) -> WatchedNode:
 class ParameterEvaluator:
     """Evaluates watches on parameters and gradients, without observing ops."""
 
-    def __init__(self, trainee: Trainee, previous: PreviousValues) -> None:
+    def __init__(self, trainee: Trainee, previous: PreviousValues, streaks: Streaks) -> None:
         self._trainee = trainee
         self._previous = previous
+        self._streaks = streaks
         self._parameters: list[tuple[Held, NodeWatches]] = []
         self._gradients: dict[str, tuple[Held, NodeWatches]] = {}
 
@@ -139,18 +141,33 @@ class ParameterEvaluator:
     @property
     def needs_changes(self) -> bool:
         """Whether the result depends on whether an optimizer stepped."""
-        return any(watches.needs.at_step_end for _, watches in self._parameters)
+        return any(
+            watch.is_about_updates for _, watches in self._parameters for watch in watches.watches
+        )
 
     def parameters(
-        self, step: int, *, only: Container[str] | None = None, not_updated: Container[str] = ()
+        self,
+        step: int,
+        *,
+        only: Container[str] | None = None,
+        not_updated: Container[str] = (),
+        excused: Container[str] = (),
     ) -> Iterator[Evaluation]:
         """Evaluate the parameters, or ``only`` some. On those that no optimizer updated in this
-        step, conditions about their change are not evaluated."""
+        step, conditions about their change are not evaluated; on those that are ``excused`` only
+        conditions of a single step are, which a user has set."""
         for held, watches in self._parameters:
             if only is not None and held.name not in only:
                 continue
-            if watches.needs.at_step_end and held.name in not_updated:
-                rest = tuple(watch for watch in watches.watches if not watch.needs.at_step_end)
+            is_idle, is_excused = held.name in not_updated, held.name in excused
+            if is_idle or is_excused:
+                left_out = [
+                    watch
+                    for watch in watches.watches
+                    if watch.is_about_updates and (is_idle or watch.steps_in_a_row > 1)
+                ]
+                self._streaks.carry(left_out, watches.op)
+                rest = tuple(watch for watch in watches.watches if watch not in left_out)
                 watches = replace(watches, watches=rest)
             tensor = LiveTensor(held.value(), self._trainee, watches.op, self._previous)
             yield from tensor.evaluate(watches, step)

@@ -11,11 +11,13 @@ from sonde.debugger.live_evaluation import LiveTensor
 from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.watch.evaluate import Evaluation, add_origin, make_hit
+from sonde.watch.headline import origin_headline
 from sonde.watch.hit_text import chain_from
 from sonde.watch.hits import HitCollector, Part, WatchpointHit
 from sonde.watch.origins import Origin, OriginTracker, Traced
+from sonde.watch.streaks import Streaks
 from sonde.watch.watchpoint import Watch
-from sonde.wire.convert import shown_line
+from sonde.wire.convert import headline_text, shown_line
 from sonde.wire.shapes import HitRef
 
 
@@ -26,21 +28,26 @@ class LiveHits:
     """
 
     def __init__(
-        self, rank: int, trainee: Trainee, graphs: GraphRegistry, tracker: OriginTracker
+        self,
+        rank: int,
+        trainee: Trainee,
+        graphs: GraphRegistry,
+        tracker: OriginTracker,
+        streaks: Streaks,
     ) -> None:
         self._rank = rank
         self._trainee = trainee
         self._graphs = graphs
         self._tracker = tracker
-        # Watchpoints and origins for which this step has paused.
-        self._paused_for: set[tuple[int, int]] = set()
+        self.streaks = streaks
+        # The numbers of the origins for which the training has paused.
+        self._paused_for: set[int] = set()
         # Hits of this step that are added if their origin turns out to be a fault.
         self._pending: dict[Origin, list[WatchpointHit]] = {}
         self.by_gradient: Mapping[str, Held] = {}
         self.collector = HitCollector()
 
     def begin_step(self) -> None:
-        self._paused_for.clear()
         self._pending.clear()
 
     def end_ops(self, nodes: Iterable[OpNode]) -> None:
@@ -73,6 +80,10 @@ class LiveHits:
         stop = None
         for each in found:
             hit = self._hit(each, step, call, traced)
+            admitted = self.streaks.admit(hit, each.watch)
+            if admitted is None:
+                continue
+            hit = admitted
             is_named = each.watch.names(each.op)
             origin = None if traced is None or is_named else traced.origin
             if hit.verdict == "hit" and origin is not None and not origin.is_listed:
@@ -80,7 +91,10 @@ class LiveHits:
                 continue
             total = self.collector.add(hit, origin)
             may_pause = is_named or not self._is_inherited(call, traced)
-            if hit.verdict == "hit" and may_pause and self._is_pause_due(each, total, traced):
+            if hit.verdict != "hit" or not may_pause or not _is_due(each.watch, total):
+                continue
+            is_new = self._is_new_cause(each, traced)
+            if is_named or is_new:
                 stop = stop or _reference(hit, each.watch)
         return stop
 
@@ -93,23 +107,22 @@ class LiveHits:
             return False
         return call.node.kind != "parameter" or call.node.name in self.by_gradient
 
-    def _is_pause_due(self, found: Evaluation, total: int, traced: Traced | None) -> bool:
-        """Whether to pause at the ``total``-th hit of a watchpoint: once per origin, because ops
-        that only pass its values on are listed but do not pause the training."""
-        watch = found.watch
-        every = watch.spec.break_after
-        if every <= 0 or total % every:
-            return False
-        origin = None if traced is None else traced.origin
+    def _is_new_cause(self, found: Evaluation, traced: Traced | None) -> bool:
+        """Whether the training has not paused yet for the origin of the values of ``found``: what
+        got them from an origin that the user has seen is listed, whatever watchpoint finds it, and
+        does not pause the training again."""
+        origin = self._known_origin(found) if traced is None else traced.origin
+        if origin is None:
+            return True
+        is_new = origin.number not in self._paused_for
+        self._paused_for.add(origin.number)
+        return is_new
+
+    def _known_origin(self, found: Evaluation) -> Origin | None:
+        """The origin of the NaN and Inf of a tensor that is not traced at its op."""
         view = _view_of(found)
-        if origin is None and watch.level == "overflow" and view is not None:
-            origin = self._tracker.origin_in(view.memory)
-        if origin is not None:
-            key = (watch.spec.id, origin.number)
-            if key in self._paused_for:
-                return False
-            self._paused_for.add(key)
-        return True
+        known = None if view is None else self._tracker.origin_in(view.memory)
+        return known if known is not None and view is not None and view.non_finite() else None
 
     def _hit(
         self, found: Evaluation, step: int, call: OpCall | None, traced: Traced | None
@@ -119,15 +132,19 @@ class LiveHits:
         hit = make_hit(found, step, order, rank=self._rank, source=source)
         if traced is not None:
             return add_origin(hit, traced, self._tracker.chain(found.op))
-        view = _view_of(found)
-        known = None
-        if call is None and view is not None:
-            known = self._tracker.origin_in(view.memory)
-        if known is None or view is None or not view.non_finite():
+        known = self._known_origin(found) if call is None else None
+        if known is None:
             return hit
         chain = chain_from(known.op, self._chain_to_parameter(found.op))
-        status = "established" if hit.verdict == "hit" else hit.status
-        return replace(hit, part="carrier", origin=known.op, chain=chain, status=status)
+        is_hit = hit.verdict == "hit"
+        return replace(
+            hit,
+            part="carrier",
+            origin=known.op,
+            chain=chain,
+            status="established" if is_hit else hit.status,
+            headline=origin_headline(known) if is_hit else None,
+        )
 
     def is_decided(self, found: Evaluation) -> bool:
         """Whether the running step has decided about the NaN and Inf of ``found`` already: the
@@ -180,7 +197,14 @@ def _view_of(found: Evaluation) -> TensorView | None:
     return found.tensor.view if isinstance(found.tensor, LiveTensor) else None
 
 
+def _is_due(watch: Watch, total: int) -> bool:
+    """Whether the watchpoint pauses the training at its ``total``-th hit."""
+    every = watch.spec.break_after
+    return every > 0 and total % every == 0
+
+
 def _reference(hit: WatchpointHit, watch: Watch) -> HitRef:
     name = watch.spec.name or f"watchpoint {watch.spec.id}"
     where = hit.where
-    return HitRef(hit.watchpoint, name, hit.rule, where.step, where.op, where.io, where.slot)
+    place = (where.step, where.op, where.io, where.slot)
+    return HitRef(hit.watchpoint, name, hit.rule, *place, headline_text(hit.headline))

@@ -10,6 +10,7 @@ from sonde.debugger.trainee import Held
 from sonde.wire.shapes import HitRef
 
 _PLAN_EVERY: Final = 50
+_STEPPING_SHARE: Final = 0.25
 
 
 class ParameterChecks:
@@ -65,15 +66,26 @@ class ParameterChecks:
         with parts.trainee.unobserved():
             return parts.watching.parameters(parts.state.step)
 
+    def _weights_to_compare(self, held: Sequence[Held]) -> set[str]:
+        """The weights that the user, who runs steps one by one, may compare with the step before:
+        all of them if they take little of the memory for kept values, else none."""
+        weights = {each.name: each.value().nbytes for each in held if each.is_weight}
+        room = self._parts.previous.budget_bytes * _STEPPING_SHARE
+        return set(weights) if sum(weights.values()) <= room else set()
+
     def copy_all(self) -> None:
         """Copy the values that the next step is compared with; called after the pause at the end
         of a step, in which the user may have changed watchpoints."""
         parts = self._parts
         wanted = {*parts.watching.compared_parameters(), *parts.previous.opened}
-        if not wanted and not parts.previous.used_bytes and not parts.recorder.keeps_parameters:
+        is_stepping = parts.control.is_stepping
+        is_idle = not (wanted or parts.previous.used_bytes or parts.recorder.keeps_parameters)
+        if is_idle and not is_stepping:
             return
         with parts.trainee.unobserved():
             held = parts.trainee.held()
+            if is_stepping:
+                wanted |= self._weights_to_compare(held)
             parts.previous.renew([each for each in held if each.name in wanted], parts.state.step)
             parts.recorder.reserve(parts.previous.used_bytes)
             parts.recorder.record_parameters(held, parts.state.step)

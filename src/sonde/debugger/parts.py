@@ -15,6 +15,7 @@ from sonde.debugger.values.cache import ValueRecorder
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.debugger.values.lookup import TensorLookup
 from sonde.debugger.values.previous import PreviousValues
+from sonde.debugger.values.recorded_ops import RecordedOps
 from sonde.wire.shapes import Metadata
 
 Notify = Callable[[str, str], None]
@@ -35,6 +36,7 @@ class RankParts:
     recorder: ValueRecorder
     lookup: TensorLookup
     speed: SpeedMeasurement
+    recorded: RecordedOps
 
     @classmethod
     def build(
@@ -68,4 +70,5 @@ class RankParts:
             recorder,
             TensorLookup(trainee, state, graphs, recorder, previous),
             SpeedMeasurement(),
+            RecordedOps(),
         )

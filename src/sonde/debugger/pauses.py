@@ -79,11 +79,14 @@ class Pauses:
         state.pause()
         self._controller.report_hits()
         self._send_graph_so_far(call)
+        self._controller.report_statistics()
+        self._controller.report_kept()
         hit = why if isinstance(why, HitRef) else None
-        message = f"{why.name}: {why.condition} at {why.op}" if isinstance(why, HitRef) else why
+        message = _hit_message(why) if isinstance(why, HitRef) else why
         self._controller.report_status(message, reason=reason, call=call, hit=hit)
         if reason in _PRINTED:
-            self._report(f"sonde: paused in {step_text(state.step)}: {message}")
+            when = "" if hit is not None else f" in {step_text(state.step)}"
+            self._report(f"sonde: paused{when}: {message}")
         try:
             while control.is_paused:
                 if session.wait():
@@ -135,3 +138,10 @@ class Pauses:
         self.end_if_asked()
         if self._end_requested_at is not None:
             raise Terminated(_ENDED)
+
+
+def _hit_message(hit: HitRef) -> str:
+    """The sentence about a hit, and the watchpoint that was met."""
+    if hit.headline is None:
+        return f"{hit.name}: {hit.condition} at {hit.op}"
+    return f"{hit.headline.text} (watchpoint {hit.name!r})"

@@ -122,7 +122,9 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
         budget_bytes=read("SONDE_DEBUGGER_BUDGET", _size, budget),
         run=run_id(environ),
         watchpoints=starting_set(
-            tuple(files), recommended=read("SONDE_DEBUGGER_RECOMMENDED", _flag, False)
+            tuple(files),
+            recommended=read("SONDE_DEBUGGER_RECOMMENDED", _flag, False),
+            presets=tuple(filter(None, environ.get("SONDE_DEBUGGER_WATCH_FOR", "").split(","))),
         ),
         trace=read("SONDE_DEBUGGER_TRACE", _flag, True),
     )

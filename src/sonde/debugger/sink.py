@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from sonde.core.graph import OpNode
 from sonde.core.selection import ALL_STEPS, StepSet
@@ -11,8 +12,10 @@ from sonde.debugger.connection.controller import RankController
 from sonde.debugger.parts import RankParts
 from sonde.debugger.pauses import Pauses
 from sonde.debugger.steps import ObservedSteps
+from sonde.wire.rank import Progress
 
 _NO_STEPS = StepSet(())
+_PROGRESS_OPS: Final = 200
 
 
 class DebuggerSink:
@@ -37,6 +40,7 @@ class DebuggerSink:
         self._pauses = pauses
         self._observed_steps = observed_steps
         self._begin = begin
+        self._ops_ran = 0
 
     # --------------------------------------------------------------- request
 
@@ -82,12 +86,15 @@ class DebuggerSink:
         return None if any(map(self._wants_any, nodes)) else self._watching.screen(nodes)
 
     def begin_step(self, step: int) -> None:
-        self._watching.begin_step()
+        self._watching.begin_step(step)
+        self._ops_ran = 0
 
     def has(self, view: TensorView) -> bool:
         return False
 
     def write(self, call: OpCall) -> None:
+        if not self._parts.graphs.count:
+            self._report_progress(call.step)
         # In this order: the evaluation of other conditions uses what is known of the overflow.
         if self._watching.needs_overflow:
             with self._parts.trainee.unobserved():
@@ -96,6 +103,12 @@ class DebuggerSink:
                 self._pauses.pause_at(call, "hit", stop)
         if self._wants(call.node):
             self._op_ran(call)
+
+    def _report_progress(self, step: int) -> None:
+        """Tell the server how far the first step is: its graph is known when it has ended."""
+        self._ops_ran += 1
+        if self._ops_ran % _PROGRESS_OPS == 0:
+            self._controller.session.send(Progress(step, self._ops_ran), soon=True)
 
     def _op_ran(self, call: OpCall) -> None:
         parts = self._parts
@@ -119,7 +132,7 @@ class DebuggerSink:
         """A step was observed to its end; send its graph if it is new."""
         for part in self._parts.graphs.learn(end.graph, self._parts.trainee.held()):
             self._controller.session.send(part)
-        self._watching.hits.end_ops(end.graph.nodes)
+        self._watching.end_ops(end.graph.nodes)
         self._watching.plan()
 
     def drop_step(self) -> None:

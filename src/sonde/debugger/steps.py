@@ -98,6 +98,7 @@ class StepTimer:
         """A step begins."""
         self._began = self._clock()
         self._paused_seconds = 0.0
+        self._own_seconds = 0.0
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -108,15 +109,19 @@ class StepTimer:
         finally:
             self._paused_seconds += self._clock() - began
 
+    def leave_out(self, seconds: float) -> None:
+        """Count ``seconds`` of the running step as work of the debugger."""
+        self._own_seconds += seconds
+
     def step_ended(self) -> tuple[float, float]:
         """The seconds of the step that is over: with the debugger's work after it, and without.
 
         That work is about to begin, and lasts until ``next_step``: it takes about as long as after
         the step before.
         """
-        seconds = self._elapsed()
+        seconds, own = self._elapsed(), self._own_seconds
         self.begin()
-        return seconds + self._seconds_between, seconds
+        return seconds + self._seconds_between, max(seconds - own, 0.0)
 
     def next_step(self) -> None:
         """The debugger's work after a step is done, and the next step begins."""

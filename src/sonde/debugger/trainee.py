@@ -97,6 +97,12 @@ class Trainee(Protocol):
         """The names of weights whose optimizers did not step in the last step."""
         ...
 
+    def excused(self, nodes: Sequence[OpNode]) -> Collection[str]:
+        """The names of weights that the last step need not have changed: the rate of their
+        optimizer is zero or has decayed, their gradient has shrunk to nearly nothing, or their
+        module is not among ``nodes``, the ops of the step as far as they were observed."""
+        ...
+
     def nodes_so_far(self) -> tuple[OpNode, ...]:
         """The ops of the running step that ran so far; empty if ops are not observed."""
         ...

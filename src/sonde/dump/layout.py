@@ -22,6 +22,10 @@ METADATA = ".dump_metadata"
 GRAPHS = "graphs"
 EXECUTION_ORDER = "execution_order"
 CONSTANTS = "constants"
+STEPS = "steps"
+"""Holds the captured steps of a dump with ``saved_data`` "step"."""
+REPLAYED = ".replayed"
+"""Holds the tensors that were computed from captured steps when the dump was read."""
 UNFINISHED = "unfinished"
 """Holds the directories of steps whose graph is not known yet, in the place of a graph's id."""
 
@@ -60,6 +64,7 @@ _TENSOR_FILE = re.compile(
 )
 _SHORT_NAME = re.compile(r"[0-9]{1,18}\.(?:npy|json)")
 _RANK = re.compile(r"rank_([0-9]{1,9})")
+_CAPTURED = re.compile(r"step_([0-9]{1,18})\.rank_([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _GRAPH_FILE = re.compile(r"ms_output_trace_code_graph_([0-9]{1,9})(?:_[0-9]+)?\.(ir|pb|columns)")
 
 
@@ -263,6 +268,12 @@ def rank_layout(dump: Path, rank: int) -> RankLayout:
 def parse_rank(name: str) -> int | None:
     match = _RANK.fullmatch(name)
     return None if match is None else int(match[1])
+
+
+def parse_captured_step(name: str) -> tuple[int, int, int] | None:
+    """Step, rank and repetition in the name of a captured step."""
+    found = _CAPTURED.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
 def columns_file(graph_pb: Path) -> Path:

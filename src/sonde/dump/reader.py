@@ -21,15 +21,18 @@ from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.pb import GraphWriter
 from sonde.dump.layout import RankLayout
+from sonde.dump.reading.captured_rank import CapturedPlace, CapturedRank
 from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir
 from sonde.dump.reading.graph_store import GraphStore
 from sonde.dump.reading.scan import scan
 from sonde.dump.reading.side_files import (
     DumpMetadata,
     OverflowEntry,
+    OverflowVerdict,
     read_gaps,
     read_json,
     read_overflow,
+    read_verdict,
 )
 from sonde.dump.reading.statistic_rows import StatisticRow
 from sonde.dump.reading.step_index import KnownGraph, StepIndex, index_step
@@ -94,11 +97,12 @@ class Dump:
     def graph_ids(self, rank: int | None = None) -> tuple[int, ...]:
         return tuple(sorted({each for tree in self._trees(rank) for each in tree.graph_ids}))
 
-    def graphs(self, rank: int | None = None) -> tuple[Graph, ...]:
-        """The graphs that can be read, by id; of equal ids the first rank's."""
+    def graphs(self, rank: int | None = None, *, step: int | None = None) -> tuple[Graph, ...]:
+        """The graphs that can be read, by id; of equal ids the first rank's. With ``step``: those
+        of this step."""
         found: dict[int, Graph] = {}
         for tree in self._trees(rank):
-            for graph_id in tree.graph_ids:
+            for graph_id in tree.graph_ids if step is None else _graphs_of(tree, step):
                 known = self._graphs.known(tree, graph_id)
                 if known is not None:
                     found.setdefault(graph_id, known.file.graph)
@@ -124,8 +128,9 @@ class Dump:
     def writer(self, rank: int | None = None) -> GraphWriter | None:
         """The program that made the dump; None if neither metadata nor graphs tell."""
         config = self.metadata(rank).config
-        if self._trees(rank)[0].source is not None:
-            return "msprobe"
+        source = self._trees(rank)[0].source
+        if source is not None:
+            return source.writer
         if "sonde_version" in config:
             return "sonde"
         if "ms_version" in config:
@@ -135,6 +140,15 @@ class Dump:
                 if (known := self._graphs.known(tree, graph_id)) is not None:
                     return known.file.writer
         return None
+
+    def captured(self, rank: int | None = None) -> dict[tuple[int, int], CapturedPlace]:
+        """The captured steps, by rank and step, whose tensors are computed when they are read."""
+        return {
+            (tree.rank, step): CapturedPlace(path, tree.source.is_computed(step))
+            for tree in self._trees(rank)
+            if isinstance(tree.source, CapturedRank)
+            for step, path in sorted(tree.source.places.items())
+        }
 
     def step_dirs(
         self,
@@ -184,7 +198,8 @@ class Dump:
     ) -> Iterator[TensorRecord]:
         """The tensors selected, rank by rank, step by step, in execution order.
 
-        ``op`` is a pattern, see ``core.operators.patterns``.
+        ``op`` is a pattern, see ``core.operators.patterns``. A captured step is executed; DumpError
+        if it cannot be.
         """
         pattern = OpPattern.parse(op) if isinstance(op, str) else op
         for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank):
@@ -237,6 +252,18 @@ class Dump:
                 except DumpError as error:
                     self._add_problem(path, error)
 
+    def verdict(self, rank: int) -> OverflowVerdict | None:
+        """The verdict of an overflow dump on a rank; None without one. A damaged one is a
+        problem."""
+        path = self.layout(rank).overflow
+        if not path.is_file():
+            return None
+        try:
+            return read_verdict(path)
+        except DumpError as error:
+            self._add_problem(path, error)
+            return None
+
     def arguments(self, op: OpNode, step: int, rank: int | None = None) -> dict[str, Any] | None:
         """The arguments saved for an op in a step (``save_kernel_args``), or None."""
         name = layout.escape_op(op.type, op.name)
@@ -261,7 +288,9 @@ class Dump:
         """The program and configuration that made the dump; empty where unknown."""
         tree = self._trees(rank)[0]
         if tree.source is not None:
-            return DumpMetadata(tree.source.config, {})
+            is_foreign = tree.source.writer != "sonde"
+            dumped = {} if is_foreign else self._json(tree.layout.metadata_dump_config)
+            return DumpMetadata(tree.source.config, dumped)
         return DumpMetadata(
             self._json(tree.layout.metadata_config), self._json(tree.layout.metadata_dump_config)
         )
@@ -294,9 +323,10 @@ class Dump:
         with self._lock:
             index = self._indices.pop(directory, None)
         if index is None:  # Not under the lock, so that other threads can read other steps.
-            index = index_step(
-                directory, self._graphs_of(directory), self._ranks[directory.rank].source
-            )
+            source = self._ranks[directory.rank].source
+            if isinstance(source, CapturedRank):
+                source.compute(directory.step)
+            index = index_step(directory, self._graphs_of(directory), source)
         with self._lock:
             self._problems.update(dict.fromkeys(index.problems))
             self._indices[directory] = index
@@ -335,3 +365,9 @@ def _is_in(step: int, wanted: int | StepSet | None) -> bool:
     if wanted is None:
         return True
     return step == wanted if isinstance(wanted, int) else step in wanted
+
+
+def _graphs_of(tree: RankTree, step: int) -> list[int]:
+    """The ids of the graphs that a rank has run in a step."""
+    ids = {each.graph_id for each in tree.steps if each.step == step}
+    return [graph_id for graph_id in tree.graph_ids if graph_id in ids]

@@ -37,7 +37,7 @@ class TriggerCounts:
         self.triggered += step != self._last_step
         self.first = self.first or triggers[0]
         families = frozenset(each.family for each in triggers)
-        is_asked_for = any(each.kind in ("call", "signal") for each in triggers)
+        is_asked_for = any(each.is_asked_for for each in triggers)
         is_same = step == self._last_step + 1 and bool(families & self._families)
         self._last_step, self._families = step, families
         self.is_repeated = is_same

@@ -11,6 +11,7 @@ import numpy as np
 
 from sonde.monitor.expression import TriggerExpression
 from sonde.monitor.history import SignalSeries
+from sonde.monitor.lost_gradients import PassCounts
 from sonde.monitor.signals import HISTORICAL, Signals
 from sonde.monitor.spikes import HISTORY_STEPS, SpikeDetector, is_other_rate
 from sonde.monitor.triggers import Trigger
@@ -29,6 +30,7 @@ class _History:
     )
     loss: SpikeDetector = field(default_factory=lambda: SpikeDetector("loss", is_norm=False))
     gradient: SpikeDetector = field(default_factory=lambda: SpikeDetector("gradient", is_norm=True))
+    passes: PassCounts = field(default_factory=PassCounts)
     skipped: int = 0
     learning_rate: float = math.nan
 
@@ -58,6 +60,9 @@ class Judge:
             for each in self.expressions
             if each.holds(signals, history.signals)
         ]
+        lost = history.passes.judge(signals.step, signals.micro_batches, signals.lost_passes)
+        if lost is not None:
+            found.append(lost)
         if not found and not signals.is_skipped and self.finds_spikes:
             for detector, value in (
                 (history.loss, signals.loss),

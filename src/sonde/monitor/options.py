@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
@@ -24,8 +24,9 @@ MOST_SNAPSHOT_STEPS: Final = 1000
 class GuardOptions:
     """``directory`` gets the signals and the captured steps, at most ``keep`` of them.
 
-    ``snapshot_every``: copy weights and optimizer state to host memory every so many steps; 0:
-    never.
+    ``snapshot_every``: copy weights and optimizer state to host memory every so many steps;
+    ``repeat_every``: execute every so many steps a second time and compare; 0: never. Paths are
+    shown relative to ``started_in``, unless the program has left that directory.
     """
 
     directory: Path
@@ -33,6 +34,8 @@ class GuardOptions:
     on_trigger: OnTrigger = "continue"
     triggers: tuple[TriggerExpression, ...] = ()
     snapshot_every: int = 0
+    repeat_every: int = 0
+    started_in: Path = field(default_factory=Path.cwd)
 
 
 def guard_options(
@@ -42,6 +45,7 @@ def guard_options(
     on_trigger: str = "continue",
     triggers: Iterable[str] = (),
     snapshot_every: int = 0,
+    repeat_every: int = 0,
 ) -> GuardOptions:
     """Check the options that a user gave; UsageError for the first that cannot be."""
     from sonde.monitor.expression import parse_trigger  # needs numpy: not at the start
@@ -51,27 +55,31 @@ def guard_options(
             f"on_trigger must be one of {', '.join(get_args(OnTrigger))} (got {on_trigger!r})",
             slug="guard-option",
         )
-    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
+    if not _is_count(keep):
         raise UsageError(
             f"keep must be the number of captured steps to keep (got {keep!r})",
             slug="guard-option",
         )
-    if (
-        isinstance(snapshot_every, bool)
-        or not isinstance(snapshot_every, int)
-        or not 0 <= snapshot_every <= MOST_SNAPSHOT_STEPS
-    ):
+    if not _is_count(snapshot_every) or snapshot_every > MOST_SNAPSHOT_STEPS:
         raise UsageError(
             f"snapshot_every must be a number of steps up to {MOST_SNAPSHOT_STEPS} "
             f"(got {snapshot_every!r})",
             slug="guard-option",
         )
+    if not _is_count(repeat_every):
+        raise UsageError(
+            f"repeat_every must be a number of steps (got {repeat_every!r})", slug="guard-option"
+        )
     texts = (triggers,) if isinstance(triggers, str) else tuple(triggers)
     place = Path(directory).absolute()
     _check_directory(place)
-    return GuardOptions(
-        place, keep, cast(OnTrigger, on_trigger), tuple(map(parse_trigger, texts)), snapshot_every
-    )
+    expressions = tuple(map(parse_trigger, texts))
+    action = cast(OnTrigger, on_trigger)
+    return GuardOptions(place, keep, action, expressions, snapshot_every, repeat_every)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _check_directory(place: Path) -> None:

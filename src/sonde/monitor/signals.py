@@ -38,6 +38,7 @@ HISTORICAL: Final = (
     "non_finite_gradients",
     "non_finite_weights",
     "step_seconds",
+    "micro_batches",
 )
 """The signals that a trigger's expression may name, with those of the steps before."""
 
@@ -54,7 +55,10 @@ class Signals:
     are NaN until they are known: the ratio is measured when the optimizer has stepped.
     ``optimizer`` numbers the optimizers in the order of their first steps. ``is_skipped``: the
     optimizer did not step, because a GradScaler found infinities or the guard skipped it.
-    ``triggers`` is the number of triggers of this step.
+    ``triggers`` is the number of triggers of this step. ``lost_passes``: of the ``micro_batches``
+    backward passes, those whose gradients the program cleared before a later one. ``weights`` and
+    ``updates`` have the norms of the weights before the step and the ratios of their updates, by
+    parameter as ``gradients`` does; the file does not keep them.
     """
 
     step: int
@@ -74,7 +78,10 @@ class Signals:
     triggers: int = 0
     batch_hash: int = 0
     has_loss: bool = True
+    lost_passes: int = 0
     gradients: npt.NDArray[np.float32] = field(default_factory=_NO_PARAMETERS.copy)
+    weights: npt.NDArray[np.float32] = field(default_factory=_NO_PARAMETERS.copy)
+    updates: npt.NDArray[np.float32] = field(default_factory=_NO_PARAMETERS.copy)
 
     def numbers(self) -> list[float]:
         """The values of COLUMNS."""

@@ -6,9 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from sonde.core.text.number_text import number_text
+from sonde.core.text.number_text import count_text, number_text
 
-TriggerKind = Literal["non-finite", "spike", "expression", "exception", "call", "signal"]
+TriggerKind = Literal[
+    "non-finite",
+    "spike",
+    "lost-gradients",
+    "nondeterministic",
+    "expression",
+    "exception",
+    "call",
+    "signal",
+]
 Quantity = Literal["loss", "gradient", "weight", ""]
 
 
@@ -19,8 +28,9 @@ class Trigger:
     ``quantity`` is what was judged, of ``parameter`` if it is that of one parameter. A spike has
     the ``threshold`` that ``value`` exceeds, the ``median`` and the largest value (``highest``) of
     the ``history_steps`` steps before, and ``score``, how many robust standard deviations ``value``
-    lies above the median. ``text`` is the expression, the exception, or the reason the program
-    gave.
+    lies above the median. Lost gradients have the number of backward passes that count (``value``)
+    and how many usually do (``median``). ``text`` is the expression, the exception, or the reason
+    the program gave.
     """
 
     kind: TriggerKind
@@ -41,6 +51,11 @@ class Trigger:
         """Equal for triggers in consecutive steps that have the same cause."""
         return self.kind, self.quantity, self.text if self.kind == "expression" else ""
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the user wants to have the step: it may be in order."""
+        return self.kind in ("call", "signal")
+
 
 _NOUNS = {"loss": "the loss", "gradient": "the gradient", "weight": "the weights"}
 
@@ -60,6 +75,14 @@ def trigger_text(trigger: Trigger) -> str:
                 f"{trigger.history_steps} steps before at most {number_text(trigger.highest)} "
                 f"(median {number_text(trigger.median)})"
             )
+        case "lost-gradients":
+            used = count_text(int(trigger.value or 0), "accumulated gradient")
+            return (
+                f"the update uses {used}, usually {number_text(trigger.median)}: the program "
+                "cleared gradients between backward passes"
+            )
+        case "nondeterministic":
+            return "executed a second time the step computes something else"
         case "expression":
             return f"{trigger.text} holds"
         case "exception":

@@ -21,7 +21,8 @@ class Outcome:
     """What a step computed: the loss (None if it is not known), the norm of all gradients, how many
     values of gradients and of weights are not finite, and the exception that ended it.
 
-    ``bad_parameters`` have gradients that are not finite.
+    ``bad_parameters`` have gradients that are not finite. ``is_deterministic``: whether a second
+    execution computed the same; None if there was none.
     """
 
     loss: float | None
@@ -30,6 +31,7 @@ class Outcome:
     non_finite_weights: int = 0
     bad_parameters: tuple[str, ...] = ()
     error: str | None = None
+    is_deterministic: bool | None = None
 
     @property
     def is_finite(self) -> bool:
@@ -66,7 +68,23 @@ def still_fires(manifest: Manifest, outcome: Outcome, directory: Path) -> bool |
         return _is_non_finite(trigger, outcome)
     if trigger.kind == "spike":
         return _is_spike(trigger, outcome)
+    if trigger.kind == "nondeterministic":
+        return None if outcome.is_deterministic is None else not outcome.is_deterministic
+    if trigger.kind == "lost-gradients":
+        return None
     return _holds(trigger, manifest, outcome, directory)
+
+
+def unjudged_reason(manifest: Manifest, outcome: Outcome) -> str:
+    """Why `still_fires` is None, for the user."""
+    kind = "" if manifest.trigger is None else manifest.trigger.kind
+    if outcome.error is not None:
+        return outcome.error
+    if kind == "lost-gradients":
+        return "which gradients the program clears shows in a training of several steps only"
+    if kind == "nondeterministic":
+        return "it takes several executions; 'sonde replay --times 3' or verify without a program"
+    return "its history or its loss is not known"
 
 
 def _is_non_finite(trigger: StoredTrigger, outcome: Outcome) -> bool | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from sonde.core.files.atomic_file import partial_path, remove_stale_partials
+from sonde.dump.layout import parse_captured_step
 from sonde.replay.errors import ReplayError
 
 DEFAULT_DIRECTORY: Final = "sonde_steps"
@@ -25,7 +25,6 @@ MODULES: Final = "modules.pickle"
 OBJECTS: Final = "objects.pickle"
 TensorFile = Literal["weights", "buffers", "inputs", "gradients", "results", "random", "optimizer"]
 TENSOR_FILES: Final[tuple[TensorFile, ...]] = get_args(TensorFile)
-_STEP: Final = re.compile(r"step_(\d{1,18})\.rank_(\d{1,9})(?:\.(\d{1,9}))?")
 _SHOWN: Final = 5
 
 
@@ -51,10 +50,8 @@ def step_name(step: int, rank: int, repetition: int = 0) -> str:
 
 def place_of(path: Path) -> StepPlace | None:
     """What the name of a directory says; None if it is not the name of a captured step."""
-    found = _STEP.fullmatch(path.name)
-    if found is None:
-        return None
-    return StepPlace(int(found[1]), int(found[2]), int(found[3] or 0), path)
+    found = parse_captured_step(path.name)
+    return None if found is None else StepPlace(*found, path)
 
 
 def captured_steps(directory: Path) -> list[StepPlace]:

@@ -134,7 +134,8 @@ class StoredAttribute(ManifestSection, frozen=True, kw_only=True, omit_defaults=
 class StoredCall(
     ManifestSection, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="call"
 ):
-    """A call of an outermost module; ``module`` is its index among the manifest's modules."""
+    """A call of an outermost module; ``module`` is its index among the manifest's modules. ``age``:
+    how many steps of optimizers lie between it and its backward pass."""
 
     module: Index
     args: AnyStoredValue
@@ -150,6 +151,7 @@ class StoredCall(
     micro_batch: Natural = 0
     line: StoredLine | None = None
     error: str | None = None
+    age: Natural = 0
 
 
 class CapturedOp(
@@ -207,11 +209,13 @@ class StoredGroup(ManifestSection, frozen=True, kw_only=True, omit_defaults=True
 
 
 class StoredOptimizer(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
-    """``state``: by the position of the parameter; None if it was not asked for."""
+    """``state``: by the position of the parameter; None if it was not asked for. ``attributes``:
+    those of an optimizer of the program's own class, with the state."""
 
     of: ClassPath
     groups: list[StoredGroup]
     state: dict[str, AnyStoredValue] | None = None
+    attributes: dict[str, AnyStoredValue] = {}
 
 
 class StoredScaler(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,6 +11,7 @@ kind                    data                                    written by
 ``study``               `sonde.tune.store.listing`              ``sonde tune``
 ``comparison``          `sonde.compare.runs.report`             ``sonde compare --html``
 ``losses``              `sonde.compare.losses.report_page`      ``sonde loss --html``
+``diagnosis``           `sonde.diagnosis.report_page`           ``sonde diagnose --html``
 ======================  ======================================  ==========================
 
 ``static/`` is built from ``web/report`` by ``make web`` and committed: installing needs no Node.
@@ -24,7 +25,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Kind = Literal["profile", "study", "comparison", "losses"]
+Kind = Literal["profile", "study", "comparison", "losses", "diagnosis"]
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from sonde.server.causes import CauseTable, causes_of, phase_of
 from sonde.server.graph.search import PageWindow
-from sonde.wire.api import HitPage
+from sonde.wire.api import HitPage, HitPhase
 from sonde.wire.shapes import Hit, Verdict
 
 MOST_HITS: Final = 200_000
@@ -21,7 +22,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class HitFilter:
-    """Selects hits by the fields that are not None. ``is_in_graph``: those of one graph."""
+    """Selects hits by the fields that are not None. ``is_in_graph``: those of one graph.
+    ``origin``: an op, or empty for hits without one."""
 
     rank: int | None = None
     watchpoint: int | None = None
@@ -29,6 +31,9 @@ class HitFilter:
     op: str | None = None
     verdict: Verdict | None = None
     is_in_graph: Callable[[Hit], bool] | None = None
+    origin: str | None = None
+    condition: str | None = None
+    phase: HitPhase | None = None
 
     def takes(self, hit: Hit) -> bool:
         return (
@@ -38,6 +43,9 @@ class HitFilter:
             and self.op in (None, hit.op)
             and self.verdict in (None, hit.verdict)
             and (self.is_in_graph is None or self.is_in_graph(hit))
+            and self.origin in (None, hit.origin or "")
+            and self.condition in (None, hit.condition)
+            and (self.phase is None or self.phase == phase_of(hit.op))
         )
 
 
@@ -72,6 +80,7 @@ class HitStore:
         self._origins: dict[int, set[str]] = {}
         self._by_rank: Counter[int] = Counter()
         self._dropped: Counter[tuple[int, Verdict]] = Counter()
+        self.causes = CauseTable()
 
     def __len__(self) -> int:
         return len(self._hits)
@@ -85,6 +94,7 @@ class HitStore:
                 hit = self._hits[key] = self._shared(hit)
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
+                self.causes.add(hit)
         self._counts, self._origins = {}, {}
         if len(self._hits) > MOST_HITS:
             self._drop_middle()
@@ -115,6 +125,8 @@ class HitStore:
             origin=self._once(hit.origin),
             chain=self._known.get(hit.chain) or self._once(tuple(map(self._once, hit.chain))),
             source=self._once(hit.source),
+            headline=self._once(hit.headline),
+            advice=self._once(hit.advice),
         )
 
     def _once(self, value: Value) -> Value:
@@ -134,6 +146,7 @@ class HitStore:
         self._entries, self._new = [], list(self._hits.values())
         self._sorted = ()
         self._counts, self._origins = {}, {}
+        self.causes = causes_of(self._hits.values())
 
     def in_order(self) -> Sequence[Hit]:
         """All hits; the returned sequence does not change later."""

@@ -9,11 +9,21 @@ from typing import Protocol
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.level_values import OpValues
 from sonde.server.hit_store import HitStore
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import ControlRequest, KeepRequest, LossCurve, RunView, StatisticCurve
+from sonde.wire.api import (
+    ControlRequest,
+    KeepRequest,
+    LossCurve,
+    Preview,
+    RecordRequest,
+    RunView,
+    StatisticCurve,
+    WatchpointDraft,
+)
 from sonde.wire.questions import AnyAnswer, AskCompare, AskHeat, AskOp, AskSummary, AskTable
-from sonde.wire.shapes import TensorName
+from sonde.wire.shapes import BoxStatistic, TensorName
 
 Question = AskSummary | AskTable | AskHeat | AskCompare | AskOp
 
@@ -58,13 +68,29 @@ class Run(Protocol):
 
     async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve: ...
 
+    async def op_values(
+        self, rank: int | None, graph: int | None, step: int | None, statistic: BoxStatistic
+    ) -> OpValues:
+        """A statistic of the ops of a step that have one; UsageError if the run cannot have it."""
+        ...
+
     async def keep(self, request: KeepRequest) -> None: ...
+
+    async def record(self, request: RecordRequest) -> None: ...
+
+    async def preview(self, rank: int | None, draft: WatchpointDraft) -> Preview:
+        """What a watchpoint would have hit in the last step of which statistics are known."""
+        ...
 
     def measure_speed(self) -> None: ...
 
     async def recheck(self, wait_seconds: float) -> None: ...
 
-    def loss(self, rank: int | None, after: int) -> LossCurve: ...
+    def stop_recheck(self) -> None:
+        """Stop the check of a dump; the hits found so far stay."""
+        ...
+
+    async def loss(self, rank: int | None, after: int) -> LossCurve: ...
 
     def need_watchable(self) -> None:
         """UsageError if watchpoints cannot be evaluated any more."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from sonde.core.arguments import check_value_type, wrong_type
 from sonde.core.errors import UsageError
 from sonde.core.finding import EvidenceStatus, Finding, Severity
 from sonde.train.checkpoint.checkpoint import load_checkpoint
+from sonde.train.update_reasons import UpdateReason, observed_step, too_small, why_unchanged
 
 Weights = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -72,7 +73,8 @@ class UpdateReport:
 class GradientState:
     """One gradient: L2 norm, mean absolute value, share of exact zeros; NaN or Inf shows in them.
 
-    ``verdict`` is ok, missing, zero, vanishing, exploding or not finite.
+    ``verdict`` is ok, missing, zero, underflow, vanishing, exploding, not finite, not in the
+    optimizer, or too small for the precision.
     """
 
     name: str
@@ -118,7 +120,9 @@ class WeightReport:
 
 
 def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
-    """Run ``step``, one training step; report the trainable weights it did not change, and why.
+    """Run ``step``, one training step; report the trainable weights it did not change, and why: no
+    gradient, a gradient of zeros, one that underflowed or was cleared, NaN, no optimizer that holds
+    the weight, a rate of zero or one that is too small for the precision of the weight.
 
     Frozen weights (``requires_grad=False``) are listed separately. The step is not undone.
     """
@@ -128,13 +132,13 @@ def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
     trainable = {name: p for name, p in network.named_parameters() if p.requires_grad}
     frozen = tuple(name for name, p in network.named_parameters() if not p.requires_grad)
     before = {name: p.detach().clone() for name, p in trainable.items()}
-    step()
+    with observed_step(network, trainable) as seen:
+        step()
     changes = tuple(_change(name, before[name], p.detach()) for name, p in trainable.items())
     findings = tuple(
-        _finding("weight-unchanged", "warning", f"{change.name}: {reason}", advice)
+        _unchanged(change.name, why_unchanged(trainable[change.name], seen))
         for change in changes
         if not change.changed and trainable[change.name].numel()
-        for reason, advice in [_why_unchanged(trainable[change.name])]
     )
     return UpdateReport(changes, findings, frozen)
 
@@ -160,17 +164,22 @@ def compare_weights(before: Weights, after: Weights) -> UpdateReport:
 def check_gradients(
     network: nn.Module,
     *,
+    optimizer: torch.optim.Optimizer | None = None,
     vanishing_mean: float = VANISHING_MEAN,
     exploding_norm: float = EXPLODING_NORM,
 ) -> GradientReport:
     """Check the current gradients (call it after ``backward``).
 
-    Vanishing: the mean absolute value is below ``vanishing_mean``. Exploding: the L2 norm is above
-    ``exploding_norm``. The total norm is that of all gradients together, NaN if any has NaN.
+    With ``optimizer`` also whether it holds the weights, and whether its rate is large enough for
+    their precision. Underflow: all elements are zero, in float16. Vanishing: the mean absolute
+    value is below ``vanishing_mean``. Exploding: the L2 norm is above ``exploding_norm``. The total
+    norm is that of all gradients together, NaN if any has NaN.
     """
     check_value_type("network", network, nn.Module, "check_gradients")
     states = tuple(
-        _gradient_state(name, parameter, vanishing_mean, exploding_norm)
+        _used_by(
+            optimizer, parameter, _gradient_state(name, parameter, vanishing_mean, exploding_norm)
+        )
         for name, parameter in network.named_parameters()
         if parameter.requires_grad
     )
@@ -233,20 +242,6 @@ def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return left.numel() == 0 or torch.equal(bits(left), bits(right))
 
 
-def _why_unchanged(parameter: nn.Parameter) -> tuple[str, str]:
-    if parameter.grad is None:
-        return (
-            "unchanged, no gradient reached it",
-            "is it used in forward, and not behind detach() or no_grad()?",
-        )
-    if not torch.count_nonzero(parameter.grad):
-        return "unchanged, its gradient is zero", "look for dead activations or a masked loss"
-    return (
-        "unchanged although it has a gradient",
-        "was it given to the optimizer, and is the learning rate large enough for its precision?",
-    )
-
-
 def _gradient_state(
     name: str, parameter: nn.Parameter, vanishing_mean: float, exploding_norm: float
 ) -> GradientState:
@@ -262,7 +257,7 @@ def _gradient_state(
     if not math.isfinite(norm) and not bool(torch.isfinite(wide).all()):
         verdict = "not finite"
     elif zeros == 1:
-        verdict = "zero"
+        verdict = "underflow" if gradient.dtype is torch.float16 else "zero"
     elif norm > exploding_norm:
         verdict = "exploding"
     else:
@@ -270,9 +265,33 @@ def _gradient_state(
     return GradientState(name, verdict, norm, mean, zeros)
 
 
+def _used_by(
+    optimizer: torch.optim.Optimizer | None, parameter: nn.Parameter, state: GradientState
+) -> GradientState:
+    """``state``, or what hinders ``optimizer`` from using a gradient that is good by itself."""
+    if optimizer is None or state.verdict not in ("ok", "vanishing"):
+        return state
+    rates = [
+        float(group.get("lr", 0.0))
+        for group in optimizer.param_groups
+        if any(each is parameter for each in group["params"])
+    ]
+    if not rates:
+        return replace(state, verdict="not in the optimizer")
+    if rates[0] > 0 and state.verdict == "ok" and too_small(parameter, rates[0]) is not None:
+        return replace(state, verdict="too small for the precision")
+    return state
+
+
 _GRADIENT_ADVICE: dict[str, tuple[Severity, str]] = {
     "missing": ("warning", "is it used in forward, and not behind detach() or no_grad()?"),
     "zero": ("warning", "look for dead activations, a masked loss or a detached branch"),
+    "underflow": ("warning", "scale the loss (torch.amp.GradScaler), or use bfloat16"),
+    "not in the optimizer": ("warning", "give the weight to the optimizer"),
+    "too small for the precision": (
+        "warning",
+        "rate times gradient is rounded away: raise the rate, or keep the weight in float32",
+    ),
     "vanishing": ("warning", "check initialization, activations and normalization"),
     "exploding": ("warning", "lower the learning rate or clip the gradients"),
     "not finite": ("error", "lower the loss scale, or look for the op that made NaN or Inf"),
@@ -288,6 +307,11 @@ def _gradient_finding(state: GradientState) -> Finding:
     is_threshold = state.verdict in ("vanishing", "exploding")
     status: EvidenceStatus = "supported" if is_threshold else "established"
     return Finding(rule, severity, message, status=status, advice=advice)
+
+
+def _unchanged(name: str, reason: UpdateReason) -> Finding:
+    found = _finding("weight-unchanged", "warning", f"{name}: {reason.text}", reason.advice)
+    return replace(found, detail=reason.cause.replace(" ", "-"))
 
 
 def _finding(rule: str, severity: Severity, message: str, advice: str) -> Finding:

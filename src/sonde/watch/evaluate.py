@@ -16,11 +16,12 @@ from sonde.core.finding import EvidenceStatus, Severity
 from sonde.core.graph import Source
 from sonde.core.keys import TensorKey
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions import Evidence, Judgement, Memory, Needs, measure, undecided
+from sonde.watch.conditions import Evidence, Judgement, Memory, Needs, Value, measure, undecided
+from sonde.watch.headline import Headline, origin_headline, threshold_headline
 from sonde.watch.hit_text import chain_from, origin_note
 from sonde.watch.hits import WatchpointHit
 from sonde.watch.measured_tensor import MeasuredTensor, MissingStatisticError, RecordedStatistics
-from sonde.watch.origins import Traced
+from sonde.watch.origins import Origin, Traced
 from sonde.watch.watchpoint import Watch, WatchedNode
 
 
@@ -147,6 +148,8 @@ def make_hit(
 ) -> WatchpointHit:
     """The finding of an evaluation, without an origin."""
     watch, is_hit = found.watch, found.judgement.verdict == "hit"
+    where = TensorKey(step, order, found.op, found.tensor.io, found.tensor.slot)
+    values = found.judgement.values
     severity: Severity = "warning" if is_hit else "info"
     status: EvidenceStatus = "supported" if is_hit else "hypothesis"
     return WatchpointHit(
@@ -154,7 +157,7 @@ def make_hit(
         severity="error" if is_hit and watch.is_about_non_finite else severity,
         message=found.judgement.why,
         status=status,
-        where=TensorKey(step, order, found.op, found.tensor.io, found.tensor.slot),
+        where=where,
         source=source,
         advice=watch.advice,
         rank=rank,
@@ -162,9 +165,16 @@ def make_hit(
         dtype=found.tensor.dtype,
         shape=found.tensor.shape,
         verdict="hit" if is_hit else "undecided",
-        values=found.judgement.values,
+        values=values,
         reason=found.judgement.reason,
+        headline=_threshold(watch, where, values, source) if is_hit else None,
     )
+
+
+def _threshold(
+    watch: Watch, where: TensorKey, values: Sequence[Value], source: Source | None
+) -> Headline:
+    return threshold_headline(watch.spec.name, watch.label, where, values, source)
 
 
 def add_origin(hit: WatchpointHit, traced: Traced, chain: tuple[str, ...]) -> WatchpointHit:
@@ -181,4 +191,12 @@ def add_origin(hit: WatchpointHit, traced: Traced, chain: tuple[str, ...]) -> Wa
         chain=chain_from(origin.op, chain),
         message=hit.message + note,
         status="established" if is_hit else hit.status,
+        headline=origin_headline(origin) if is_hit else None,
+        advice=cause_advice(origin) or hit.advice,
     )
+
+
+def cause_advice(origin: Origin) -> str:
+    """What to do about the cause of the values, if the values show one."""
+    made = origin.made or origin.turned
+    return "" if made is None or made.cause is None else made.cause.advice

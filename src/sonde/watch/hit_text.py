@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from sonde.core.finding import Finding
 from sonde.core.running_training import step_text
 from sonde.watch.origins import Origin, Traced
 
 MOST_IN_CHAIN: Final = 60
-_COLLECTIVES: Final = ("c10d_", "_c10d_functional_")
+COLLECTIVES: Final = ("c10d_", "_c10d_functional_")
 """The beginnings of the names of ops that receive values of other ranks."""
 
 
 def origin_note(op: str, traced: Traced, step: int) -> str:
     """A remark on an origin that is not in this step, or may not be on this rank; or nothing."""
     if traced.is_producer:
-        is_shared = op.rpartition("/")[2].startswith(_COLLECTIVES)
+        is_shared = op.rpartition("/")[2].startswith(COLLECTIVES)
         return "; another rank may have made them" if is_shared else ""
     return f"; since {step_text(traced.origin.step)}" if traced.origin.step < step else ""
 
@@ -30,24 +29,6 @@ def why_harmless(origin: Origin) -> str:
     else:
         how = f"{origin.op} made them"
     return f"NaN or Inf that reached neither the loss nor an update of weights: {how}"
-
-
-def origin_finding(origin: Origin) -> Finding:
-    """The finding that an origin is, a fault or not."""
-    how = {
-        "op": "were made in {} by",
-        "leaf": "entered in {} with",
-        "outside": "were written in {}, by code that is not an op, into the memory of",
-    }[origin.kind].format(step_text(origin.step))
-    return Finding(
-        "non_finite_origin",
-        "error" if origin.is_fault else "info",
-        f"non-finite values {how} {origin_place(origin)}",
-        status="established",
-        op=origin.op,
-        source=origin.source,
-        evidence={"step": origin.step, "kind": origin.kind, "argument": origin.argument},
-    )
 
 
 def origin_place(origin: Origin) -> str:

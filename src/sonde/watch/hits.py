@@ -10,6 +10,7 @@ from typing import Final, Literal
 from sonde.core.finding import Finding
 from sonde.core.keys import TensorKey
 from sonde.watch.conditions import Reason, ReasonCode, Value
+from sonde.watch.headline import Headline
 from sonde.watch.hit_text import why_harmless
 from sonde.watch.origins import Origin
 
@@ -28,8 +29,9 @@ class WatchpointHit(Finding):
 
     ``rule`` has the ids of the conditions. ``part``: whether the op produced the non-finite values
     or passed them on; ``origin`` is the op that produced them, ``chain`` the ops from there to this
-    one. ``reason`` is set if the verdict is "undecided". ``number`` counts the hits of a rank, from
-    0. ``count``: the number of hits that it represents.
+    one. ``headline`` is the sentence about the origin, or about the number found. ``reason`` is set
+    if the verdict is "undecided". ``number`` counts the hits of a rank, from 0. ``count``: the
+    number of hits that it represents.
     """
 
     where: TensorKey
@@ -42,6 +44,7 @@ class WatchpointHit(Finding):
     part: Part = "other"
     origin: str | None = None
     chain: tuple[str, ...] = ()
+    headline: Headline | None = None
     number: int = 0
     count: int = 1
 

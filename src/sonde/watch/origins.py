@@ -10,11 +10,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sonde.core.graph import GRADIENTS, Source
+from sonde.core.graph import GRADIENTS, Phase, Source
 from sonde.core.observation import Observation, ObservedTensor
 from sonde.core.weak_table import WeakTable
+from sonde.watch.explanations.made_values import MadeValues, made_values
+from sonde.watch.explanations.op_facts import OpFacts
 from sonde.watch.faults import StepNode, find_fault, find_results
-from sonde.watch.op_types import FILLING, infinite_argument, is_in_place, overwritten_inputs
+from sonde.watch.op_types import (
+    FILLING,
+    SCALER_CHECK,
+    infinite_argument,
+    is_in_place,
+    overwritten_inputs,
+)
 
 OriginKind = Literal["op", "leaf", "outside"]
 _OUTERMOST_BACKWARD = f"{GRADIENTS}Default"
@@ -29,7 +37,9 @@ class Origin:
     ``argument`` is the argument that they come from (``value=-inf``). ``source`` is the op's line,
     or the line that first used the leaf or the memory. ``is_unexpected``: they come from no
     argument, so they are listed at once; False at the end of the step if they are no fault.
-    ``is_fault``: they reached the loss or an update of weights, or became NaN.
+    ``is_fault``: they reached the loss or an update of weights, or became NaN. ``made``: what the
+    values of the op show, if the tracker can read them; ``turned``: the same of the op that turned
+    its infinities into NaN. ``is_checked``: a loss scaler found them, and skips the update.
     """
 
     number: int
@@ -40,7 +50,11 @@ class Origin:
     source: Source | None
     argument: str | None = None
     is_unexpected: bool = False
+    is_checked: bool = False
     is_fault: bool = False
+    phase: Phase = "forward"
+    made: MadeValues | None = None
+    turned: MadeValues | None = None
 
     @property
     def place(self) -> str:
@@ -70,12 +84,16 @@ class OriginTracker:
     """Tracks non-finite values through the ops of a run, in execution order. Not thread-safe.
 
     ``count`` counts the non-finite elements of a tensor; give one if they may be known already.
+    ``facts`` returns the values of an op, from which origins are explained; None: they are not.
     """
 
     def __init__(
-        self, count: Callable[[Any], int] = lambda tensor: int(tensor.non_finite())
+        self,
+        count: Callable[[Any], int] = lambda tensor: int(tensor.non_finite()),
+        facts: Callable[[Any], OpFacts | None] = lambda call: None,
     ) -> None:
         self._count = count
+        self._facts = facts
         # Origins by memory, as long as that exists.
         self._by_memory: WeakTable[Any, Origin] = WeakTable()
         # Lines whose non-finite values were no fault in an earlier step.
@@ -116,8 +134,15 @@ class OriginTracker:
         given = {view.slot: self._origin_of(call, view) for view in bad_inputs}
         origin, is_producer = self._find_origin(call, bad_inputs, given, bad_outputs)
         fault = find_fault(call, bad_inputs, bad_outputs)
+        if call.node.type == SCALER_CHECK:
+            for each in given.values():
+                each.is_checked = True
+        if fault == "nan" and all(each.is_checked for each in given.values()):
+            fault = None  # Clipping makes NaN of infinities; the scaler skips the step.
         if fault in ("update", "nan"):
             origin.is_fault = True
+        if fault == "nan" and origin.turned is None and not is_producer:
+            origin.turned = made_values(call.node, self._facts(call))
         if fault in ("update", "loss"):
             for each in given.values():
                 each.is_fault = True
@@ -269,12 +294,15 @@ class OriginTracker:
         self._origins += 1
         node = call.node
         origin = Origin(self._origins, kind, call.step, op, node.type, node.source, argument)
+        origin.phase = node.phase
         if _line(origin) in self._harmless:
             return origin
         if kind == "op" and argument is None:
             origin.is_unexpected = True
         elif kind != "op" or node.type not in FILLING:
             origin.is_unexpected = any(view.has_nan() for view in bad)
+        if kind != "outside" and origin.is_unexpected:
+            origin.made = made_values(node, self._facts(call))
         return origin
 
     # ------------------------------------------------------------------- faults

@@ -100,6 +100,32 @@ class Watch:
         return all(condition.id in _NON_FINITE for condition in self.conditions)
 
     @property
+    def steps_in_a_row(self) -> int:
+        """In how many steps in a row a tensor must meet it before that is a hit."""
+        return int(max(self._setting("steps_in_a_row"), 1))
+
+    @property
+    def is_about_updates(self) -> bool:
+        """Whether it says nothing of a weight that an optimizer did not have to change: it is about
+        the change of a step, or about a state that must last while the training goes on."""
+        return self.needs.at_step_end or (self.level == "step" and self.steps_in_a_row > 1)
+
+    @property
+    def from_start(self) -> bool:
+        """Whether a tensor that did not meet it at first never does: it has converged or rests."""
+        return self._setting("from_start") > 0
+
+    @property
+    def floats_only(self) -> bool:
+        """Whether only floating-point tensors count."""
+        return self._setting("floats_only") > 0
+
+    def _setting(self, name: str) -> float:
+        ids = {each.id for each in self.conditions}
+        given = [each.parameters for each in self.spec.conditions if each.id in ids]
+        return max((each.get(name, 0.0) for each in given), default=0.0)
+
+    @property
     def names_gradients(self) -> bool:
         """Whether matching gradients are evaluated when the optimizer is about to use them, not at
         the start of the step. Without patterns, the ops that compute gradients are evaluated."""

@@ -9,11 +9,13 @@ from typing import Any, Final, TypeVar
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec, shown_source
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
+from sonde.watch.headline import Headline
 from sonde.watch.hits import WatchpointHit
 from sonde.wire.numbers import to_wire
 from sonde.wire.questions import DistanceNumbers
 from sonde.wire.shapes import (
     Category,
+    HeadlineText,
     Hit,
     InputEdge,
     Node,
@@ -127,7 +129,12 @@ def wire_hit(hit: WatchpointHit) -> Hit:
         why=hit.message,
         values=tuple(copy_fields(each, ParameterValue) for each in hit.values),
         source=None if hit.source is None else source_line(hit.source),
+        headline=headline_text(hit.headline),
     )
+
+
+def headline_text(headline: Headline | None) -> HeadlineText | None:
+    return None if headline is None else HeadlineText(headline.title, headline.text)
 
 
 def distance_numbers(found: Distances, *, max_ulp: float | None = None) -> DistanceNumbers:

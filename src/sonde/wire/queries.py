@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from sonde.wire.api import HitPhase
 from sonde.wire.comparison import PairSort, PairStatus, Side
 from sonde.wire.numbers import Integer, Natural
-from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
+from sonde.wire.questions import CellBy
+from sonde.wire.shapes import (
+    BoxStatistic,
+    Category,
+    GraphDetail,
+    Io,
+    Phase,
+    Plain,
+    TensorName,
+    Verdict,
+)
 
 
 class PlaceQuery(Plain, frozen=True):
@@ -14,18 +25,44 @@ class PlaceQuery(Plain, frozen=True):
     graph: Integer | None = None
 
 
-class LevelQuery(PlaceQuery, frozen=True):
+class GraphQuery(PlaceQuery, frozen=True):
+    """``view``: how much of a graph is shown. "everything": all nodes, in the scopes of their name.
+    "step" and "model": helpers and constants are folded, and ops outside of modules are in scopes
+    of the functions that ran them."""
+
+    view: GraphDetail = "everything"
+
+
+class LevelQuery(GraphQuery, frozen=True):
     scope: str = ""
     group: str = ""
 
 
-class OpeningQuery(PlaceQuery, frozen=True):
-    """``boxes``: about how many boxes to show."""
+class OpeningQuery(GraphQuery, frozen=True):
+    """``boxes``: about how many boxes to show. With the view "model" only scopes of networks."""
 
     boxes: Integer = 30
 
 
-class TreeQuery(PlaceQuery, frozen=True):
+class ScopeQuery(GraphQuery, frozen=True, kw_only=True):
+    scope: str
+
+
+class ValuesQuery(LevelQuery, frozen=True, kw_only=True):
+    """``step`` None: the latest step that has values."""
+
+    statistic: BoxStatistic
+    step: Integer | None = None
+
+
+class ScopesQuery(GraphQuery, frozen=True):
+    """``query``: words that the path must contain."""
+
+    query: str = ""
+    limit: Integer = 50
+
+
+class TreeQuery(GraphQuery, frozen=True):
     scope: str = ""
     offset: Integer = 0
     limit: Integer = 200
@@ -81,6 +118,7 @@ class TensorQuery(Plain, frozen=True, kw_only=True):
 
 class SummaryQuery(TensorQuery, frozen=True, kw_only=True):
     bins: Integer = 50
+    index: str = ""
 
 
 class TableQuery(TensorQuery, frozen=True, kw_only=True):
@@ -91,6 +129,7 @@ class HeatQuery(TensorQuery, frozen=True, kw_only=True):
     index: str = ""
     rows: Integer = 256
     columns: Integer = 256
+    by: CellBy = "mean"
 
 
 class CompareQuery(TensorQuery, frozen=True, kw_only=True):
@@ -120,14 +159,31 @@ class HitsQuery(PlaceQuery, frozen=True):
     step: Integer | None = None
     op: str | None = None
     verdict: Verdict | None = None
+    origin: str | None = None
+    condition: str | None = None
+    phase: HitPhase | None = None
     offset: Integer = 0
     limit: Integer = 200
+
+
+class CausesQuery(Plain, frozen=True):
+    rank: Integer | None = None
 
 
 class WatchpointQuery(Plain, frozen=True):
     """``must_match``: refuse a pattern that matches nothing in the known graphs."""
 
     must_match: bool = False
+
+
+class PresetQuery(Plain, frozen=True):
+    """``preset``: an id of ``Catalogue.presets``."""
+
+    preset: str = "recommended"
+
+
+class PreviewQuery(Plain, frozen=True):
+    rank: Integer | None = None
 
 
 class LossQuery(Plain, frozen=True):

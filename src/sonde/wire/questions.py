@@ -9,6 +9,8 @@ import msgspec
 from sonde.wire.numbers import Integer, Number
 from sonde.wire.shapes import Plain, SourceLine, StatisticNumbers, TensorName, TensorType
 
+CellBy = Literal["mean", "largest"]
+"""What a cell of a picture shows of its elements: their mean, or the one of largest magnitude."""
 MOST_CELLS: Final = 100_000
 MOST_COLUMNS: Final = 1_000
 
@@ -18,9 +20,11 @@ class BaseQuestion(Plain, frozen=True, tag_field="kind"):
 
 
 class AskSummary(BaseQuestion, frozen=True, tag="summary"):
-    """Statistics and a histogram of the whole tensor; answered by ``Summary``."""
+    """Statistics and a histogram of the elements at ``index``, as in ``AskTable``; empty: of the
+    whole tensor. Answered by ``Summary``."""
 
     bins: Integer = 50
+    index: str = ""
 
 
 class AskTable(BaseQuestion, frozen=True, tag="table"):
@@ -31,12 +35,13 @@ class AskTable(BaseQuestion, frozen=True, tag="table"):
 
 
 class AskHeat(BaseQuestion, frozen=True, tag="heat"):
-    """A picture of the plane at ``index`` with at most ``rows`` x ``columns`` cells, each the
-    mean of the elements it covers, with marks for non-finite ones. Answer: ``Heat``."""
+    """A picture of the plane at ``index`` with at most ``rows`` x ``columns`` cells, each ``by``
+    what it covers, with marks for non-finite elements. Answer: ``Heat``."""
 
     index: str = ""
     rows: Integer = 256
     columns: Integer = 256
+    by: CellBy = "mean"
 
 
 class AskCompare(BaseQuestion, frozen=True, tag="compare"):
@@ -97,7 +102,8 @@ class Table(Plain, frozen=True):
 
 
 class Heat(Plain, frozen=True):
-    """``cells`` row by row: the mean of the finite elements of a cell, None if it has none;
+    """``cells`` row by row, of the finite elements of a cell, None if it has none: their mean, or
+    the one of largest magnitude, as the question says;
     ``marks``: the sum of 1 for NaN, 2 for +Inf and 4 for -Inf among its elements. ``low`` and
     ``high``: the extremes of the finite cells."""
 
@@ -141,7 +147,8 @@ class Compared(Plain, frozen=True):
 
 
 class OpTensor(Plain, frozen=True):
-    """``kept``: whether values are available, else ``why`` not; ``steps``: of which steps."""
+    """``kept``: whether values are available, else ``why`` not; ``steps``: of which steps.
+    ``statistics_step``: the step of the statistics, if they were recorded without the values."""
 
     io: Literal["input", "output"]
     slot: Integer
@@ -150,6 +157,7 @@ class OpTensor(Plain, frozen=True):
     kept: bool
     steps: tuple[Integer, ...]
     why: str = ""
+    statistics_step: Integer | None = None
 
 
 class OpTensors(Plain, frozen=True):

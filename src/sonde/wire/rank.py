@@ -16,6 +16,7 @@ from sonde.wire.shapes import (
     GraphBasis,
     Hit,
     HitRef,
+    KeptOp,
     LossPoint,
     Metadata,
     Node,
@@ -23,6 +24,7 @@ from sonde.wire.shapes import (
     Plain,
     State,
     TensorName,
+    TracebackFrame,
     WatchpointSpec,
 )
 
@@ -100,6 +102,50 @@ class StepDone(Tagged, frozen=True, tag="step"):
     is_measurement: bool = False
 
 
+class ParameterNames(Tagged, frozen=True, tag="parameter_names"):
+    """The weights that ``ParameterNorms`` are about, by column; all of them, whenever one is
+    added."""
+
+    names: tuple[str, ...]
+
+
+class ParameterNorms(Tagged, frozen=True, tag="parameter_norms"):
+    """The L2 norms of the gradients and weights that the optimizer of step ``step`` used, and the
+    ratios of the updates (the norm of the change by that of the weight): float32 by column, in
+    little-endian order, NaN where one is not known. Fewer than there are columns: the rest is not
+    known."""
+
+    step: Integer
+    gradients: bytes
+    weights: bytes
+    updates: bytes
+
+
+class OpStatistics(Tagged, frozen=True, tag="op_statistics"):
+    """Statistics of outputs of step ``step``: op ``ops[i]``, slot ``slots[i]``, and row ``i`` of
+    ``rows``, each ``core.statistics.ROW_COLUMNS`` float64 in little-endian order."""
+
+    step: Integer
+    ops: tuple[str, ...]
+    slots: tuple[Integer, ...]
+    rows: bytes
+
+
+class Progress(Tagged, frozen=True, tag="progress"):
+    """``ops`` ops of step ``step`` have run; sent while the first graph is recorded."""
+
+    step: Integer
+    ops: Integer
+
+
+class Kept(Tagged, frozen=True, tag="kept"):
+    """What the rank keeps on request: values of ops, and statistics of each step of the ops
+    ``recorded``."""
+
+    ops: tuple[KeptOp, ...]
+    recorded: tuple[str, ...]
+
+
 class Hits(Tagged, frozen=True, tag="hits"):
     hits: tuple[Hit, ...]
 
@@ -126,16 +172,36 @@ class Answer(Tagged, frozen=True, tag="answer"):
 
 class Goodbye(Tagged, frozen=True, tag="goodbye"):
     """The program ends: its exit code and, after an exception, the last line of the traceback.
-    ``is_terminated``: it was ended on request of the debugger."""
+    ``is_terminated``: it was ended on request of the debugger. ``frames``: the traceback, outermost
+    first, without the frames of Sonde."""
 
     exit_code: Integer
     error: str
     is_terminated: bool = False
+    frames: tuple[TracebackFrame, ...] = ()
 
 
 class Alive(Tagged, frozen=True, tag="alive"):
     """The answer to a ``Heartbeat``, sent by the thread of the connection: the process lives and
     its Python code runs, whatever the training does."""
+
+
+class JobStart(Tagged, frozen=True, tag="job_start"):
+    """The ranks of this run are to be compared. ``hang_seconds``: after how long without progress
+    the server says where the ranks stand; 0: never."""
+
+    hang_seconds: float
+
+
+class RankReports(Tagged, frozen=True, tag="reports"):
+    """Reports of ``ranks.report``, encoded there."""
+
+    data: bytes
+
+
+class JobEnd(Tagged, frozen=True, tag="job_end"):
+    """The rank has sent its last report. The server answers the rank that prints the findings when
+    all ranks have ended."""
 
 
 # ------------------------------------------------------------------ from the server
@@ -177,10 +243,18 @@ class SetWatchpoints(Tagged, frozen=True, tag="watchpoints"):
 
 
 class Keep(Tagged, frozen=True, tag="keep"):
-    """Keep the values of the ops that match these patterns, of the last ``steps`` steps."""
+    """Keep the values of the ops that match these patterns, of the last ``steps`` steps; 0: no
+    longer."""
 
     ops: tuple[str, ...]
     steps: Integer
+
+
+class Record(Tagged, frozen=True, tag="record"):
+    """Record the statistics of the op in every step; ``is_on`` False: no longer."""
+
+    op: str
+    is_on: bool = True
 
 
 class MeasureSpeed(Tagged, frozen=True, tag="measure_speed"):
@@ -203,9 +277,50 @@ class Heartbeat(Tagged, frozen=True, tag="heartbeat"):
     the server for lost. Answered by ``Alive``."""
 
 
-FromRank = Hello | GraphPart | Status | StepDone | Hits | Notice | Answer | Goodbye | Alive
+class JobFindings(Tagged, frozen=True, tag="job_findings"):
+    """Findings over all ranks, as `ranks.finding_codec` encodes them; sent to the rank that prints
+    them. ``is_last``: the job has ended; ``judged_steps``: how many steps were compared."""
+
+    data: bytes
+    is_last: bool
+    judged_steps: Integer
+
+
+class AskStack(Tagged, frozen=True, tag="ask_stack"):
+    """Asks where the rank stands; answered by a report, from the thread of the connection."""
+
+
+FromRank = (
+    Hello
+    | GraphPart
+    | Status
+    | StepDone
+    | ParameterNames
+    | ParameterNorms
+    | OpStatistics
+    | Progress
+    | Kept
+    | Hits
+    | Notice
+    | Answer
+    | Goodbye
+    | Alive
+    | JobStart
+    | RankReports
+    | JobEnd
+)
 FromServer = (
-    Welcome | Refused | ControlMessage | SetWatchpoints | Keep | MeasureSpeed | Ask | Heartbeat
+    Welcome
+    | Refused
+    | ControlMessage
+    | SetWatchpoints
+    | Keep
+    | Record
+    | MeasureSpeed
+    | Ask
+    | Heartbeat
+    | JobFindings
+    | AskStack
 )
 
 encoder: Final = msgspec.msgpack.Encoder()

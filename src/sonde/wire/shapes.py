@@ -18,6 +18,10 @@ Category = Literal["weight", "gradient", "activation", "tensor"]
 State = Literal["waiting", "running", "paused", "ended", "lost"]
 PauseReason = Literal["start", "pause", "step", "op", "missed", "hit", "breakpoint"]
 GraphBasis = Literal["run", "trace", "modules"]
+GraphDetail = Literal["model", "step", "everything"]
+BoxStatistic = Literal["l2norm", "max", "zeros", "non-finite", "distance"]
+"""What boxes of a graph are coloured by: the norm, the largest magnitude, the share of zeros, the
+number of NaN and Inf, the relative error to the other dump."""
 Verdict = Literal["hit", "undecided"]
 Part = Literal["producer", "carrier", "other"]
 EvidenceStatus = Literal["established", "supported", "hypothesis"]
@@ -137,6 +141,21 @@ class ParameterValue(Plain, frozen=True):
     actual: Number | None
 
 
+class TracebackFrame(Plain, frozen=True):
+    """A frame of the traceback of a failed program; ``is_own``: of the user's own code."""
+
+    line: SourceLine
+    is_own: bool
+
+
+class HeadlineText(Plain, frozen=True):
+    """What is wrong: ``title`` in a few words; ``text`` is the whole sentence and begins with it.
+    Code is between backticks."""
+
+    title: str
+    text: str
+
+
 class Hit(Plain, frozen=True):
     """A tensor on which a watchpoint was met. The verdict "undecided" never pauses a training;
     ``why`` gives the reason.
@@ -144,6 +163,8 @@ class Hit(Plain, frozen=True):
     ``part``: whether the op produced the non-finite values from finite ones, or passed them on.
     ``origin`` is the op that produced them, ``chain`` the ops from there to this one, both
     included. ``number`` counts the hits of a rank, from 0. ``status``: how certain the hit is.
+    ``headline``: the sentence about the origin, or about the number found; None if undecided.
+    ``advice``: what to do.
     """
 
     number: Integer
@@ -165,11 +186,13 @@ class Hit(Plain, frozen=True):
     source: SourceLine | None = None
     count: Integer = 1
     status: EvidenceStatus = "supported"
+    headline: HeadlineText | None = None
+    advice: str = ""
 
 
 class HitRef(Plain, frozen=True):
     """The hit at which a training stopped: its watchpoint (with its name at that time), the
-    condition that was met, and the tensor."""
+    condition that was met, the tensor, and the sentence about it."""
 
     watchpoint: Integer
     name: str
@@ -178,6 +201,16 @@ class HitRef(Plain, frozen=True):
     op: str
     io: Io
     slot: Integer
+    headline: HeadlineText | None = None
+
+
+class KeptOp(Plain, frozen=True):
+    """Values that are kept on request: those of the ops that ``pattern`` matches, of the last
+    ``steps`` steps; they take ``nbytes`` now."""
+
+    pattern: str
+    steps: Integer
+    nbytes: Integer
 
 
 class Metadata(Plain, frozen=True):

@@ -225,7 +225,7 @@ def test_an_overflow_dump_ends_with_its_verdict(said: Said, tmp_path: Path) -> N
     written, *verdict = said(lambda: train(bad=0), debug_mode="overflow")
     files, _ = on_disk(tmp_path / "out" / "rank_0")
     assert re.match(rf"sonde: dumped steps 0-1: \d+ ops, {files} files, ", written)
-    assert verdict[0].startswith("sonde: the first")
+    assert verdict[0].startswith("sonde: log made NaN in step 0, forward, at test_dump_end.py:")
     assert verdict[1].startswith("sonde: ops with such values: ")
     assert said(debug_mode="overflow")[-1:] == [
         "sonde: every value of the observed steps was finite"

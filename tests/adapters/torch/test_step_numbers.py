@@ -144,7 +144,7 @@ def test_a_training_from_the_start_is_named_as_in_the_trainers_log(
         for zero in (1.0, 0.0):
             (net(torch.ones(3, 4)).sum() / torch.tensor(zero)).backward()
             optimizer.step()
-    assert "in step 1 (the Trainer's step 2) by" in capfd.readouterr().err
+    assert "in step 1 (the Trainer's step 2), forward" in capfd.readouterr().err
 
 
 def test_of_several_trainers_none_is_asked(trainer: Any) -> None:

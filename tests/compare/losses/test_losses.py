@@ -22,10 +22,10 @@ from sonde.compare.losses.findings import divergence, headline, non_finite, reas
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.losses.sources import read_losses
 from sonde.compare.losses.text import LossFileError
-from sonde.compare.losses.thinning import thinned
 from sonde.compare.runs.compare import compare
 from sonde.core.errors import UsageError
 from sonde.dump.reader import Dump
+from sonde.report.thinning import thinned
 
 DECAY = [3.0 * math.exp(-k / 50) + 0.1 for k in range(200)]
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from sonde.dump.layout import RankLayout, is_partial
 from sonde.dump.reader import Dump
-from sonde.dump.sinks.steps import StepFiles
-from sonde.dump.writing.python_writer import PythonWriter
+from sonde.dump.sinks.steps import write_metadata
 
 CONFIG = json.dumps({"common_dump_settings": {"kernels": [f"op{n}" for n in range(20_000)]}})
 FACTS = {"framework": "torch", "note": "x" * 100_000}
@@ -24,7 +23,7 @@ def _write_for_ever(root: Path, pipe: int) -> None:
     number = 0
     while True:
         rank = RankLayout(root / f"rank_{number % 4}")
-        StepFiles(rank, "Net", PythonWriter(1, 1 << 20)).write_metadata(CONFIG, FACTS)
+        write_metadata(rank, CONFIG, FACTS)
         if number == 4:
             os.write(pipe, b"!")
         number += 1

@@ -241,7 +241,7 @@ def test_hits_are_counted_for_the_rank_that_is_shown(server: Server) -> None:
         for rank, count in ((0, 2), (1, 0)):
             where = f"rank={rank}"
             entries = server.get(f"/runs/run-1/graph/tree?{where}")["entries"]
-            assert {e["label"]: e["hits"] for e in entries}["Default"] == count
+            assert {e["path"]: e["hits"] for e in entries}["Default/"] == count
             nodes = server.get(f"/runs/run-1/graph/level?{where}")["nodes"]
             default = next(node for node in nodes if node["path"] == "Default/")
             assert (default["hits"], default["has_origin"]) == (count, bool(count))

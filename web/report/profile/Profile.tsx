@@ -20,7 +20,9 @@ export function Profile({ data: profile }: { readonly data: ProfileDocument }): 
   const versions = Object.entries(profile.versions).map((pair) => pair.join(" "));
   const tiles: (readonly [string, string])[] = [
     [time(summary.step_time), "a step"],
-    [time(summary.profiled_step_time), "a profiled step"],
+    ...(summary.profiled_step_time === summary.step_time
+      ? []
+      : ([[time(summary.profiled_step_time), "a step while it is profiled"]] as const)),
     [percent(summary.jitter), "spread of the steps"],
     [String(summary.outliers), "outliers"],
   ];
@@ -30,8 +32,8 @@ export function Profile({ data: profile }: { readonly data: ProfileDocument }): 
       [bytes(memory.resident), "resident at its beginning"],
     );
   tiles.push(
-    [`${rate(machine.flops.float32)}FLOP/s`, "float32 here"],
-    [`${rate(machine.bytes_per_second)}B/s`, "memory here"],
+    [`${rate(machine.flops.float32)}FLOP/s`, "of this machine in float32"],
+    [`${rate(machine.bytes_per_second)}B/s`, "of this machine's memory"],
   );
   return (
     <>
@@ -115,6 +117,9 @@ function FindingBox({ finding }: { readonly finding: Finding }): JSX.Element {
         <b>{finding.rule}</b>
         <span class="gain">
           {time(finding.gain.seconds)} a step, {percent(finding.gain.share)}
+          {finding.gain.share > 0 && finding.gain.share < 1 && (
+            <> of {time(finding.gain.seconds / finding.gain.share)}</>
+          )}
         </span>
         <span class="quiet">
           {finding.direction}; gain measured: {finding.gain.how}

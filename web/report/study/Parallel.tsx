@@ -28,7 +28,11 @@ interface Dimension {
   readonly axis: Axis;
   /** Where a trial crosses the axis: 0 at its foot, 1 at its top. */
   readonly share: (trial: Trial) => number | undefined;
+  /** Whether a trial has no value of it: such trials cross the axis below its foot, at "none". */
+  readonly hasNone: boolean;
 }
+
+const NONE = -0.09;
 
 function shareOn({ low, high, isLog }: Axis, value: number): number {
   const place = isLog === true ? Math.log : (each: number): number => each;
@@ -48,6 +52,7 @@ export function dimensions(study: Study, isLog: boolean): readonly Dimension[] {
       const value = at(trial);
       return value === undefined ? undefined : shareOn(axis, value);
     },
+    hasNone: finished(study).some((trial) => at(trial) === undefined),
   });
   return [
     ...study.parameters.map((parameter) =>
@@ -99,14 +104,10 @@ export function ParallelChart({
   const ranked = [...finished(study)].sort((one, other) => sign * (other.value - one.value));
   const shown = ranked.filter(isIn).length;
   const lines = ranked.map((trial, rank): Line => {
-    // A trial without a parameter passes its axis by.
-    const points = axes
-      .map(({ share }, place) => [place, share(trial)] as const)
-      .filter(([, share]) => share !== undefined);
     const isOn = isIn(trial);
     return {
-      x: points.map(([place]) => place),
-      y: points.map(([, share]) => share ?? null),
+      x: axes.map((_, place) => place),
+      y: axes.map(({ share }) => share(trial) ?? NONE),
       color: rampColor(ranked.length > 1 ? rank / (ranked.length - 1) : 1),
       width: 1.3,
       opacity: isOn ? Math.max(0.25, Math.min(0.75, 120 / shown)) : 0.05,
@@ -123,7 +124,7 @@ export function ParallelChart({
       label="every finished trial as a line through its parameters"
       height={340}
       x={{ low: -0.12 * last, high: last * 1.12, ticks: [], size: 0 }}
-      y={{ low: -0.05, high: 1.14, size: 0 }}
+      y={{ low: axes.some(({ hasNone }) => hasNone) ? -0.14 : -0.05, high: 1.14, size: 0 }}
       lines={lines}
       extend={extend}
     />
@@ -136,7 +137,7 @@ function drawAxes(plot: uPlot, axes: readonly Dimension[], ranges: Ranges): void
   const y = (share: number): number => plot.valToPos(share, "y", true);
   ctx.save();
   ctx.textBaseline = "middle";
-  axes.forEach(({ name, axis }, place) => {
+  axes.forEach(({ name, axis, hasNone }, place) => {
     const x = plot.valToPos(place, "x", true);
     ctx.fillStyle = resolved("--quiet");
     ctx.fillRect(x, y(1), ratio, y(0) - y(1));
@@ -155,6 +156,11 @@ function drawAxes(plot: uPlot, axes: readonly Dimension[], ranges: Ranges): void
       ctx.fillStyle = resolved("--quiet");
       ctx.fillText(text, x + 6 * ratio, at);
       ctx.fillRect(x - 3 * ratio, at, 6 * ratio, ratio);
+    }
+    if (hasNone) {
+      ctx.fillStyle = resolved("--quiet");
+      ctx.fillText("none", x + 6 * ratio, y(NONE));
+      ctx.fillRect(x - 3 * ratio, y(NONE), 6 * ratio, ratio);
     }
     const range = ranges.get(name);
     if (range === undefined) return;

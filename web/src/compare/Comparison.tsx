@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import type { ComparisonView, FirstDivergence, SourceLine } from "../wire";
 import { api } from "../load/api";
 import { fileName, runTitle } from "../text/names";
-import { brief, counted, grouped } from "../text/numbers";
+import { brief, cosineText, counted, grouped } from "../text/numbers";
 import { useResource } from "../load/resource";
 import { go, place, run, runs, topicVersion } from "../state/store";
 import { Empty } from "../parts/Empty";
@@ -127,8 +127,10 @@ function First({ found, view }: { found: FirstDivergence; view: ComparisonView }
         {distances !== null && (
           <Number name="largest relative" value={brief(distances.max_relative_error)} />
         )}
-        {distances !== null && <Number name="cosine" value={brief(distances.cosine)} />}
-        {distances !== null && <Number name="ULP" value={brief(distances.max_ulp)} />}
+        {distances !== null && <Number name="cosine" value={cosineText(distances.cosine)} />}
+        {distances !== null && distances.max_ulp !== "nan" && (
+          <Number name="ULP" value={brief(distances.max_ulp)} />
+        )}
         <Number name="inherited by" value={counted(found.inheritors, "pair")} />
       </p>
       <p class="actions">

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import type { ComparisonView, PairStatus, PairView } from "../wire";
 import { api } from "../load/api";
 import { shortName } from "../text/names";
-import { brief, grouped } from "../text/numbers";
+import { brief, cosineText, grouped } from "../text/numbers";
 import { go, place, run } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
@@ -90,7 +90,7 @@ function Row({
       </span>
       <span>{pair.status === "not dumped" ? "" : brief(pair.error)}</span>
       <span>{distances === null ? "" : brief(distances.max_abs_error)}</span>
-      <span>{distances === null ? "" : brief(distances.cosine)}</span>
+      <span>{distances === null ? "" : cosineText(distances.cosine)}</span>
       <span>{pair.status === "not dumped" ? "" : brief(pair.allowed)}</span>
     </button>
   );

@@ -1,7 +1,7 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { LevelMark } from "../wire";
-import { api, type GraphAt } from "../load/api";
+import { api, type ShownGraphAt } from "../load/api";
 import { groupScope } from "../text/names";
 import { place, run, topicVersion } from "../state/store";
 
@@ -10,10 +10,10 @@ const shown = signal<ReadonlyMap<string, LevelMark>>(new Map());
 export const pairMarks: ReadonlySignal<ReadonlyMap<string, LevelMark>> = shown;
 
 /** Fetches the marks of the levels that are open, where there is a comparison. */
-export function usePairMarks(graph: GraphAt): void {
+export function usePairMarks(graph: ShownGraphAt): void {
   const isCompared = run.value?.peer != null;
   const { open } = place.value;
-  const subject = `${graph.run} ${graph.rank} ${graph.graph} ${open.join("\n")}`;
+  const subject = `${graph.run} ${graph.rank} ${graph.graph} ${graph.view} ${open.join("\n")}`;
   useEffect(() => {
     if (!isCompared) {
       if (shown.value.size > 0) shown.value = new Map();

@@ -10,7 +10,12 @@ export function openPair(
 ): void {
   const isA = view.side === "a";
   if (where === "graph" || tensors === undefined) {
-    selectOp(isA ? pair.a : pair.b, { tab: "graph", step: pair.step, rank: pair.rank });
+    selectOp(isA ? pair.a : pair.b, {
+      tab: "graph",
+      step: pair.step,
+      rank: pair.rank,
+      graph: null,
+    });
     return;
   }
   const [own, other] = isA ? [tensors.a, tensors.b] : [tensors.b, tensors.a];

@@ -1,7 +1,9 @@
 import type { JSX } from "preact";
 import { markClasses, markText } from "../compare/marks";
 import { isAmong } from "../text/names";
+import { boxColour, boxValueText } from "./colouring";
 import { countText, type Box, type Line, type Scene } from "./scene";
+import { isSide } from "./sideColumn";
 import { clippedText, FONTS, labelFont, textWidth } from "./textWidth";
 import { edgeText, lineMeets, meets, pathOf, type Rectangle } from "./view";
 
@@ -11,8 +13,21 @@ export interface Marks {
   /** Needed for a parameter, whose name does not contain its scope. */
   readonly selectedScope: string;
   readonly current: string | null;
+  /** The place of the current op in this graph, in the middle of a step. */
+  readonly order: number | null;
   readonly isPaused: boolean;
+  /** The box that the keyboard is at. */
+  readonly cursor: string;
 }
+
+export const NO_MARKS: Marks = {
+  selected: "",
+  selectedScope: "",
+  current: null,
+  order: null,
+  isPaused: false,
+  cursor: "",
+};
 
 export interface BoxesProps {
   readonly scene: Scene;
@@ -122,6 +137,10 @@ function classesOf(box: Box, marks: Marks): string {
   if (box.path === marks.selected) classes.push("selected");
   else if (holds(box, marks.selected, marks.selectedScope)) classes.push("around-selected");
   if (holds(box, marks.current)) classes.push(marks.isPaused ? "current" : "current moving");
+  if (box.path === marks.cursor) classes.push("cursor");
+  if (marks.order !== null && node.kind === "op" && node.what !== "outside")
+    classes.push(node.first_order > marks.order ? "to-come" : "done");
+  if (node.part !== "" && isSide(node)) classes.push("side");
   if (node.hits > 0) classes.push("hit");
   if (node.has_origin) classes.push("origin");
   if (node.what !== "outside") classes.push(...markClasses(box.path));
@@ -137,8 +156,12 @@ function describe(box: Box): string {
     box.path,
   ];
   if (node.what !== "op") parts.push(`${node.ops} ops`);
+  if (node.part === "recomputed")
+    parts.push("run again for the backward pass, by activation checkpointing or torch.compile");
   if (node.hits > 0) parts.push(`${node.hits} hits`);
   if (node.has_origin) parts.push("origin of non-finite values");
+  const value = boxValueText(box.path);
+  if (value !== "") parts.push(value);
   const compared = markText(box.path);
   if (compared !== "") parts.push(compared);
   return parts.join(", ");
@@ -155,6 +178,16 @@ function Badge({ hits, x }: { hits: number; x: number }): JSX.Element {
   );
 }
 
+/** The phase by colour and shape: one line, two lines, or a dashed one. */
+function Stripe({ phase, height }: { phase: string; height: number }): JSX.Element {
+  return (
+    <>
+      <path class="stripe" d={`M2 2V${height - 2}`} />
+      {phase === "backward" && <path class="stripe" d={`M6 3V${height - 3}`} />}
+    </>
+  );
+}
+
 const HEAD_MIDDLE = 14;
 
 function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
@@ -165,8 +198,10 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
     node.what === "outside" || (node.what === "op" && node.kind !== "op") ? height / 2 : 4;
   const countWidth = canOpen ? 26 + textWidth(countText(node), FONTS.count) : 0;
   const label = clippedText(node.label, labelFont(node), width - 10 - countWidth);
+  const colour = box.isOpen ? null : boxColour(box.path);
   return (
     <g
+      id={`box ${box.path}`}
       class={classesOf(box, marks)}
       transform={`translate(${x.toFixed(1)} ${y.toFixed(1)})`}
       data-path={box.path}
@@ -186,10 +221,17 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
       {node.what === "group" && !box.isOpen && (
         <rect class="shadow" x="3" y="3" width={width} height={height} rx="4" />
       )}
-      <rect class="body" width={width} height={height} rx={round} />
-      {node.what !== "outside" && (
-        <rect class="stripe" width="3" height={box.isOpen ? 26 : height} rx="1.5" />
+      <rect
+        class="body"
+        width={width}
+        height={height}
+        rx={round}
+        {...(colour === null ? {} : { style: { fill: colour } })}
+      />
+      {node.has_origin && !box.isOpen && (
+        <rect class="second-frame" x="-3" y="-3" width={width + 6} height={height + 6} rx="6" />
       )}
+      {node.what !== "outside" && <Stripe phase={node.phase} height={box.isOpen ? 26 : height} />}
       {canOpen && (
         <g
           class="opener"

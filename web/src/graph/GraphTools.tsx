@@ -1,11 +1,15 @@
 import type { JSX } from "preact";
-import { graphText, lastPart } from "../text/names";
-import { grouped } from "../text/numbers";
+import { opName, runTitle } from "../text/names";
+import type { GraphDetail } from "../state/place";
 import { follow } from "../state/preferences";
-import { command, go, graph, place, rank, run, selectOp } from "../state/store";
+import { chooseView, command, go, place, rank, run, runs, selectOp } from "../state/store";
+import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
+import { Boxes, NO_MARKS } from "./Boxes";
 import type { Camera } from "./camera";
+import { STATISTICS } from "./colouring";
+import { pngOf, save, svgText } from "./exporting";
 
 const ZOOM = 1.3;
 
@@ -20,7 +24,8 @@ export function GraphTools({
   const current = rank.value?.op ?? null;
   return (
     <div class="toolbar graph-tools">
-      <GraphName />
+      <ViewSwitch />
+      <ColourChoice />
       <span class="spacer" />
       {loading && <span class="quiet">loading…</span>}
       {current !== null && (
@@ -33,7 +38,7 @@ export function GraphTools({
             camera.reveal(current, true);
           }}
         >
-          <Icon name="here" /> {lastPart(current)}
+          <Icon name="here" /> {opName(current)}
         </button>
       )}
       {run.value?.kind === "live" && (
@@ -72,18 +77,98 @@ export function GraphTools({
       <button type="button" class="small" title="Show everything (0)" onClick={() => camera.fit()}>
         fit
       </button>
+      <SaveButtons camera={camera} />
     </div>
   );
 }
 
-/** The name of this graph; others are chosen in the list on the left. */
-function GraphName(): JSX.Element {
-  const current = graph.value;
-  if (current === null) return <span />;
+const VIEWS: readonly (readonly [GraphDetail, string])[] = [
+  ["model", "The network first; what surrounds it in a step beside it, closed"],
+  ["step", "The whole training step by data flow, without helpers and constants"],
+  ["everything", "Every node, in the scopes of its full name"],
+];
+
+/** How much of the graph is drawn. */
+function ViewSwitch(): JSX.Element {
   return (
-    <span class="quiet" title={current.name}>
-      {graphText(current, rank.value?.graphs ?? [])}
+    <span class="segments" role="group" aria-label="How much of the graph is drawn">
+      {VIEWS.map(([view, title]) => (
+        <button
+          key={view}
+          type="button"
+          class="small"
+          aria-pressed={place.value.view === view}
+          title={title}
+          onClick={() => chooseView(view)}
+        >
+          {view}
+        </button>
+      ))}
     </span>
+  );
+}
+
+function ColourChoice(): JSX.Element {
+  const isCompared = run.value?.peer != null;
+  return (
+    <select
+      aria-label="Colour by"
+      title="What the boxes are coloured by"
+      class={place.value.colourBy === "" ? "" : "active"}
+      value={place.value.colourBy}
+      onChange={(event) => {
+        const wanted = event.currentTarget.value;
+        go({ colourBy: STATISTICS.find(([id]) => id === wanted)?.[0] ?? "" });
+      }}
+    >
+      <option value="">colour: phase</option>
+      {STATISTICS.filter(([id]) => id !== "distance" || isCompared).map(([id, text]) => (
+        <option key={id} value={id}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** Saves the graph, as it is open, as a picture. */
+function SaveButtons({ camera }: { readonly camera: Camera }): JSX.Element {
+  const name = `${runTitle(runs.value, run.value?.id ?? "").replaceAll(/[^\w.-]+/g, "-")}-graph`;
+  const text = (): string => {
+    const scene = camera.scene.peek();
+    const area = { left: -1, top: -1, right: scene.width + 1, bottom: scene.height + 1 };
+    const page = document.querySelector(".canvas");
+    if (page === null) throw new Error("There is no graph on the page");
+    const drawn = (
+      <Boxes
+        scene={scene}
+        area={area}
+        marks={NO_MARKS}
+        onBox={() => undefined}
+        onToggle={() => undefined}
+      />
+    );
+    return svgText(scene, drawn, page);
+  };
+  return (
+    <select
+      aria-label="Save as"
+      title="Save the graph, as it is open, as a picture"
+      value=""
+      onChange={(event) => {
+        const kind = event.currentTarget.value;
+        event.currentTarget.value = "";
+        void attempt(async () => {
+          const made = text();
+          if (kind === "svg") save(new Blob([made], { type: "image/svg+xml" }), `${name}.svg`);
+          else save(await pngOf(made), `${name}.png`);
+        });
+      }}
+    >
+      <option value="">save</option>
+      <option value="svg">as SVG</option>
+      <option value="png">as PNG</option>
+    </select>
   );
 }
 
@@ -98,32 +183,5 @@ export function NoGraph(): JSX.Element {
         </button>
       )}
     </Empty>
-  );
-}
-
-export function Legend({ hidden }: { readonly hidden: number }): JSX.Element {
-  return (
-    <div class="legend">
-      <span class="swatch is-forward" /> forward
-      <span class="swatch is-backward" /> backward
-      <span class="swatch is-optimizer" /> optimizer
-      <span class="swatch is-parameter" /> parameter
-      <span class="swatch is-hit" /> hit
-      <span class="swatch is-origin" /> origin
-      <span class="swatch is-current" /> current op
-      {run.value?.peer != null && (
-        <>
-          <span class="swatch is-same" /> same
-          <span class="swatch is-inherited" /> inherited
-          <span class="swatch is-diverged" /> diverged
-        </>
-      )}
-      <span class="spacer" />
-      {hidden > 0 && (
-        <span class="left-out" title="The list on the left has all nodes">
-          {grouped(hidden)} boxes not drawn
-        </span>
-      )}
-    </div>
   );
 }

@@ -1,37 +1,37 @@
-import { effect } from "@preact/signals";
+import { effect, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { usePairMarks } from "../compare/marks";
-import { api, type GraphAt } from "../load/api";
-import { isAmong } from "../text/names";
+import { pairMarks, usePairMarks } from "../compare/marks";
+import type { ShownGraphAt } from "../load/api";
 import { openMenuAtPointer } from "../state/nodeMenu";
 import { stored } from "../state/preferences";
 import {
-  go,
-  graph,
+  currentOrder,
+  deselect,
   opScope,
   place,
   rank,
-  run,
   selectOp,
+  shownGraphAt,
+  graph,
   throttledVersion,
   topicVersion,
 } from "../state/store";
+import { isAmong } from "../text/names";
 import { Boxes } from "./Boxes";
 import { Camera, isSavedView, type SavedView } from "./camera";
+import { coloured, useBoxValues } from "./colouring";
 import { dragged, pressed, wheeled } from "./gestures";
-import { GraphTools, Legend, NoGraph } from "./GraphTools";
-import { layoutScene, triedScene } from "./layout";
+import { GraphTools, NoGraph } from "./GraphTools";
+import { layoutScene } from "./layout";
+import { Legend } from "./Legend";
 import { type Levels, useLevels } from "./levels";
-import type { Opening } from "../wire";
+import { useInitialOpening } from "./opening";
+import { Breadcrumb, Minimap, StickyHeads } from "./Orientation";
 import type { Box, Scene } from "./scene";
+import { toggle } from "./toggling";
+import { boxBeside, isDirection } from "./walking";
 
-const MOST_FIRST = 60;
-/**
- * A graph with so few boxes of ops is opened one level deeper, even if that does not fit on the
- * screen.
- */
-const FEW = 4;
 const GROUP_OPENS_ITSELF = 60;
 
 /** Kept in the tab, so that a reload shows the same part of the graph. */
@@ -39,21 +39,20 @@ const savedView = stored<SavedView | null>(sessionStorage, "sonde.look", null, i
 
 /** The executed graph of the rank on the screen. */
 export function GraphView(): JSX.Element {
-  const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
-  if (currentRun === null || currentRank === null || currentGraph === null) return <NoGraph />;
-  const key = { run: currentRun.id, rank: currentRank.rank, graph: currentGraph.id };
+  const [at, current] = [shownGraphAt.value, graph.value];
+  if (at === null || current === null) return <NoGraph />;
   return (
     <OneGraph
-      graphAt={key}
-      version={`${currentGraph.nodes} ${throttledVersion("hits")} ${topicVersion("graph")}`}
+      graphAt={at}
+      version={`${current.nodes} ${throttledVersion("hits")} ${topicVersion("graph")}`}
     />
   );
 }
 
-function OneGraph({ graphAt, version }: { graphAt: GraphAt; version: string }): JSX.Element {
+function OneGraph({ graphAt, version }: { graphAt: ShownGraphAt; version: string }): JSX.Element {
   const levels = useLevels(graphAt, place.value.open, version);
   const camera = useMemo(() => new Camera(savedView.peek()), []);
-  const subject = `${graphAt.run} ${graphAt.rank} ${graphAt.graph}`;
+  const subject = `${graphAt.run} ${graphAt.rank} ${graphAt.graph} ${graphAt.view}`;
   const open = place.value.open.join("\n");
   useEffect(
     () =>
@@ -65,7 +64,7 @@ function OneGraph({ graphAt, version }: { graphAt: GraphAt; version: string }): 
   );
   useLayoutEffect(() => {
     let isCurrent = true;
-    void layoutScene(levels.levels).then((made) => {
+    void layoutScene(levels.levels, graphAt.view === "model").then((made) => {
       if (made !== null && isCurrent)
         camera.draw(
           made,
@@ -80,63 +79,30 @@ function OneGraph({ graphAt, version }: { graphAt: GraphAt; version: string }): 
     };
   }, [levels.levels]);
   usePairMarks(graphAt);
+  useBoxValues(graphAt);
   useInitialOpening(graphAt, levels, subject, camera);
   useSelection(camera, levels.preload);
   return (
     <section class="graph" aria-label="Graph">
       <GraphTools camera={camera} loading={levels.loading} />
-      <Picture camera={camera} preload={levels.preload} />
+      <Breadcrumb camera={camera} />
+      <div class="canvas">
+        <Picture camera={camera} preload={levels.preload} />
+        <StickyHeads camera={camera} onToggle={(box) => void toggle(box, camera, levels.preload)} />
+        <Minimap camera={camera} />
+        {!camera.seesScene.value && (
+          <button type="button" class="primary back-to-graph" onClick={() => camera.fit()}>
+            Back to the graph
+          </button>
+        )}
+      </div>
       {levels.error !== null && <p class="error-line">{levels.error}</p>}
-      <Legend hidden={levels.levels.reduce((sum, each) => sum + each.level.hidden, 0)} />
+      <Legend
+        scene={camera.scene.value}
+        hidden={levels.levels.reduce((sum, each) => sum + each.level.hidden, 0)}
+      />
     </section>
   );
-}
-
-/**
- * Opens as many scopes at first as are readable on the screen, unless the address names open scopes
- * or a selected op.
- */
-function useInitialOpening(at: GraphAt, levels: Levels, subject: string, camera: Camera): void {
-  const begun = useRef("");
-  const isThere = levels.levels.some((each) => each.path === "" && each.level.nodes.length > 0);
-  useEffect(() => {
-    const isFresh = (): boolean =>
-      place.value.open.length === 0 && place.value.op === "" && !place.value.isClosed;
-    if (!isThere || begun.current === subject) return;
-    begun.current = subject;
-    if (!isFresh()) return;
-    // Without an answer the graph stays closed, and a click opens it.
-    void api
-      .opening({ ...at, boxes: MOST_FIRST })
-      .then(({ depths }) => readable(depths, levels.preload, camera))
-      .then(
-        (open) => {
-          if (begun.current === subject && isFresh() && open.length > 0)
-            go({ open, tree: place.value.tree.length > 0 ? place.value.tree : open });
-        },
-        () => undefined,
-      );
-  }, [isThere, subject]);
-}
-
-/** As many of these depths as are readable together on this screen. */
-async function readable(
-  depths: Opening["depths"],
-  preload: Levels["preload"],
-  camera: Camera,
-): Promise<readonly string[]> {
-  let open: readonly string[] = [];
-  for (const depth of depths) {
-    const tried = [...open, ...depth];
-    const levels = await preload(tried);
-    const isAll = levels.length === tried.length + 1;
-    const scene = isAll ? await triedScene(levels) : null;
-    const acting = levels[0]?.level.nodes.filter((node) => node.kind === "op") ?? [];
-    const saysLittle = open.length === 0 && acting.length <= FEW;
-    if (scene === null || !(saysLittle || camera.reads(scene))) break;
-    open = tried;
-  }
-  return open;
 }
 
 /** Moves the selected op into view; a group that contains it is opened, once. */
@@ -160,41 +126,25 @@ function useSelection(camera: Camera, preload: Levels["preload"]): void {
   }, [op, scope, scene]);
 }
 
-async function toggle(box: Box, camera: Camera, preload: Levels["preload"]): Promise<void> {
-  const closes = place.value.open.includes(box.path);
-  camera.hold(box, !closes);
-  const opens = closes ? [] : await together(box.path, preload);
-  const isInside = (each: string): boolean => box.path.endsWith("/") && each.startsWith(box.path);
-  const rest = place.value.open.filter((each) => each !== box.path && !isInside(each));
-  go({ open: [...rest, ...opens], isClosed: rest.length + opens.length === 0 });
-}
-
-/** A scope and, while a scope contains nothing but one other scope, that scope, too. */
-async function together(path: string, preload: Levels["preload"]): Promise<readonly string[]> {
-  const opens = [path];
-  for (;;) {
-    const found = (await preload(opens)).find((each) => each.path === opens.at(-1));
-    const inside = found?.level.nodes.filter((node) => node.what !== "outside") ?? [];
-    const [only] = inside;
-    if (inside.length !== 1 || only?.what !== "scope") return opens;
-    opens.push(only.path);
-  }
-}
-
+/**
+ * A click on a box: selects an op or a scope, opens a group. Only the triangle and a double click
+ * close something.
+ */
 function choose(box: Box, camera: Camera, preload: Levels["preload"]): void {
   switch (box.node.what) {
     case "op":
+    case "scope":
       camera.leave(box.path);
       selectOp(box.path);
       return;
     case "outside": {
-      const target = box.node.members[0];
-      if (target !== undefined && !target.endsWith("/")) selectOp(target);
+      const target = box.node.is_function ? box.path : box.node.members[0];
+      if (target !== undefined) selectOp(target);
       return;
     }
-    case "scope":
     case "group":
-      void toggle(box, camera, preload);
+      if (box.isOpen) deselect();
+      else void toggle(box, camera, preload);
       return;
   }
 }
@@ -224,7 +174,18 @@ function Picture({
     place.value,
     opScope.value,
   ];
+  // The box that the keyboard is at; a group cannot be selected, but opened.
+  const cursor = useSignal(op);
+  useEffect(() => {
+    cursor.value = op;
+  }, [op]);
   const [current, isPaused] = [rank.value?.op ?? null, rank.value?.state === "paused"];
+  const [order, at, colours, compared] = [
+    currentOrder.value,
+    cursor.value,
+    coloured.value,
+    pairMarks.value,
+  ];
   // Drawn again only if these values have changed: most changes of the address do not concern the
   // graph.
   const drawn = useMemo(
@@ -232,27 +193,29 @@ function Picture({
       <Boxes
         scene={scene}
         area={area}
-        marks={{ selected: op, selectedScope: scope, current, isPaused }}
+        marks={{ selected: op, selectedScope: scope, current, order, isPaused, cursor: at }}
         onBox={(box) => choose(box, camera, latest.current)}
         onToggle={(box) => void toggle(box, camera, latest.current)}
       />
     ),
-    [scene, area, op, scope, current, isPaused, camera],
+    [scene, area, op, scope, current, order, isPaused, camera, at, colours, compared],
   );
   return (
     <svg
       ref={frame}
-      class={camera.distance.value}
+      class={`picture ${camera.distance.value}`}
       tabindex={0}
       role="application"
-      aria-label="The executed graph. Arrow keys move, plus and minus zoom, 0 fits. The menu key opens the menu of the selected op."
+      aria-label="The executed graph. Arrow keys walk along edges, Enter opens and closes, with Shift they move the view; plus and minus zoom, 0 fits. The menu key opens the menu of the selected op."
+      aria-activedescendant={at === "" ? undefined : `box ${at}`}
       data-boxes={scene.boxes.length}
       data-milliseconds={Math.round(camera.milliseconds.value)}
       onWheel={(event) => wheeled(event, camera)}
       onPointerDown={(event) => dragged(event, camera)}
+      onClick={() => deselect()}
       onContextMenu={(event) => showMenu(event, scene)}
       onKeyDown={(event) => {
-        if (!pressed(event.key, camera)) return;
+        if (!pressed(event, camera) && !walked(event)) return;
         event.preventDefault();
         event.stopPropagation();
       }}
@@ -264,6 +227,27 @@ function Picture({
       <g transform={camera.transform}>{drawn}</g>
     </svg>
   );
+
+  /** Walks through the boxes by a key; false if the key has no such meaning. */
+  function walked(event: KeyboardEvent): boolean {
+    const from = scene.boxes.find((box) => box.path === cursor.value);
+    if (isDirection(event.key)) {
+      const to = boxBeside(scene, from, event.key);
+      if (to === null) return true;
+      cursor.value = to.path;
+      if (to.node.what === "op" || to.node.what === "scope") selectOp(to.path);
+      camera.reveal(to.path, true);
+      return true;
+    }
+    if (event.key === "Enter" && from !== undefined) {
+      if (from.node.what !== "op") void toggle(from, camera, latest.current);
+      return from.node.what !== "op";
+    }
+    if (event.key !== "Escape" || (op === "" && cursor.value === "")) return false;
+    cursor.value = "";
+    deselect();
+    return true;
+  }
 }
 
 /** Opens the menu of the box at the pointer, or, by a key, that of the selected op. */

@@ -6,6 +6,7 @@ import {
   contains,
   fitted,
   isReadable,
+  meets,
   showing,
   visible,
   zoomed,
@@ -89,8 +90,8 @@ export class Camera {
     const { scale } = this.view.value;
     return scale < FAR_SCALE ? "far" : scale < MIDDLE_SCALE ? "middle" : "near-by";
   });
-  private width = 0;
-  private height = 0;
+  /** The size of the canvas in pixels. */
+  readonly size = signal({ width: 0, height: 0 });
   private anchor: Anchor | null = null;
   private centred = "";
   private subject = "";
@@ -103,6 +104,23 @@ export class Camera {
     this.before = before;
   }
 
+  private get width(): number {
+    return this.size.peek().width;
+  }
+
+  private get height(): number {
+    return this.size.peek().height;
+  }
+
+  /** Whether a part of the scene is on the screen. */
+  readonly seesScene = computed(() => {
+    const { width, height } = this.size.value;
+    const { boxes } = this.scene.value;
+    if (boxes.length === 0 || width === 0) return true;
+    const area = visible(this.view.value, width, height, 0);
+    return boxes.some((box) => meets(box, area));
+  });
+
   get middle(): Point {
     return { x: this.width / 2, y: this.height / 2 };
   }
@@ -113,8 +131,7 @@ export class Camera {
   }
 
   resize(width: number, height: number): void {
-    this.width = width;
-    this.height = height;
+    this.size.value = { width, height };
     this.relook(this.view.peek());
   }
 
@@ -138,6 +155,12 @@ export class Camera {
     this.anchor = null;
     this.isTouched = false;
     this.subject = "";
+  }
+
+  /** Moves the middle of the screen to a point of the scene. */
+  centre({ x, y }: Point): void {
+    const { scale } = this.view.peek();
+    this.move({ scale, x: this.width / 2 - x * scale, y: this.height / 2 - y * scale });
   }
 
   /** A box was clicked to open or close it. */
@@ -170,6 +193,8 @@ export class Camera {
     const next = this.again(subject, op, open, isWhole) ?? this.viewAfter(made, subject, op);
     this.scene.value = made;
     this.relook(next);
+    // After scopes were closed, or by the browser's Back, nothing may be left on the screen.
+    if (!this.seesScene.peek()) this.relook(begun(made, this.width, this.height));
     requestAnimationFrame(() => {
       this.milliseconds.value = performance.now() - this.started;
     });

@@ -6,13 +6,16 @@ const ZOOM = 1.3;
 const WHEEL_ZOOM = 0.0015;
 const CLICK_PIXELS = 3;
 
-/** Moves the camera by a key; false if the key has no such meaning. */
-export function pressed(key: string, camera: Camera): boolean {
+/**
+ * Moves the camera by a key; false if the key has no such meaning. Arrow keys move it only with
+ * shift: alone they walk along edges.
+ */
+export function pressed({ key, shiftKey }: KeyboardEvent, camera: Camera): boolean {
   if (key === "0") {
     camera.fit();
     return true;
   }
-  const next = keyView(key, camera);
+  const next = key.startsWith("Arrow") && !shiftKey ? null : keyView(key, camera);
   if (next === null) return false;
   camera.move(next);
   return true;
@@ -73,6 +76,12 @@ export function dragged(
       camera.move({ ...from, x: from.x + right, y: from.y + down });
   };
   const end = (): void => {
+    // The browser sends a click after a drag; it must select nothing.
+    if (frame.classList.contains("dragging")) {
+      const swallow = (click: Event): void => click.stopPropagation();
+      window.addEventListener("click", swallow, { capture: true, once: true });
+      window.setTimeout(() => window.removeEventListener("click", swallow, true));
+    }
     frame.classList.remove("dragging");
     window.removeEventListener("pointermove", move);
     window.removeEventListener("pointerup", end);

@@ -23,19 +23,25 @@ function settle(id: number, answer: LayoutAnswer | null): void {
 }
 
 /** The scene to draw, or null if there was a later call meanwhile. */
-export function layoutScene(levels: readonly OpenLevel[]): Promise<Scene | null> {
+export function layoutScene(
+  levels: readonly OpenLevel[],
+  hasColumn: boolean,
+): Promise<Scene | null> {
   settle(drawn, null);
-  const answer = ask(levels);
+  const answer = ask(levels, hasColumn);
   drawn = last;
   return answer;
 }
 
 /** Lays out a scene that is not drawn, to find out its size. */
-export function triedScene(levels: readonly OpenLevel[]): Promise<Scene | null> {
-  return ask(levels);
+export function triedScene(
+  levels: readonly OpenLevel[],
+  hasColumn: boolean,
+): Promise<Scene | null> {
+  return ask(levels, hasColumn);
 }
 
-async function ask(levels: readonly OpenLevel[]): Promise<Scene | null> {
+async function ask(levels: readonly OpenLevel[], hasColumn: boolean): Promise<Scene | null> {
   last += 1;
   const id = last;
   const forgets = sent.size > MOST_REMEMBERED;
@@ -45,7 +51,7 @@ async function ask(levels: readonly OpenLevel[]): Promise<Scene | null> {
   );
   for (const { key } of levels) sent.add(key);
   const open = levels.map(({ path, key }) => ({ path, key }));
-  const request: LayoutRequest = { id, open, fresh, forgets };
+  const request: LayoutRequest = { id, open, fresh, forgets, hasColumn };
   worker.postMessage(request);
   const answer = await new Promise<LayoutAnswer | null>((resolve) => waiting.set(id, resolve));
   return answer === null ? null : unpack(answer.scene, levels);

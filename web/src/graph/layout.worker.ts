@@ -10,6 +10,7 @@ export interface LayoutRequest {
   readonly open: readonly { readonly path: string; readonly key: string }[];
   readonly fresh: ReadonlyMap<string, Level>;
   readonly forgets: boolean;
+  readonly hasColumn: boolean;
 }
 
 export interface LayoutAnswer {
@@ -23,7 +24,7 @@ const known = new Map<string, Level>();
 
 self.addEventListener("message", (message: MessageEvent<LayoutRequest>) => {
   const start = performance.now();
-  const { id, open, fresh, forgets } = message.data;
+  const { id, open, fresh, forgets, hasColumn } = message.data;
   if (forgets) {
     known.clear();
     maker = new SceneMaker();
@@ -33,7 +34,7 @@ self.addEventListener("message", (message: MessageEvent<LayoutRequest>) => {
     const level = known.get(key);
     return level === undefined ? [] : [{ path, key, level }];
   });
-  const scene = pack(maker.make(levels, ""), levels);
+  const scene = pack(maker.make(levels, "", hasColumn), levels);
   const answer: LayoutAnswer = { id, scene, milliseconds: performance.now() - start };
   self.postMessage(answer, { transfer: buffersOf(scene) });
 });

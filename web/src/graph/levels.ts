@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Level } from "../wire";
-import { api, type GraphAt } from "../load/api";
+import { api, type ShownGraphAt } from "../load/api";
 import { groupScope } from "../text/names";
 import { isAborted, messageOf } from "../state/toasts";
 import type { OpenLevel } from "./scene";
@@ -26,7 +26,7 @@ class LevelCache {
   error: string | null = null;
 
   constructor(
-    readonly key: GraphAt,
+    readonly key: ShownGraphAt,
     readonly name: string,
   ) {}
 
@@ -76,9 +76,9 @@ class LevelCache {
  * when `version` changes (the graph has grown, or there are new hits); until then the old one is
  * shown.
  */
-export function useLevels(graph: GraphAt, open: readonly string[], version: string): Levels {
+export function useLevels(graph: ShownGraphAt, open: readonly string[], version: string): Levels {
   const [state, setState] = useState<Shown>({ levels: [], error: null, loading: true });
-  const name = `${graph.run} ${graph.rank} ${graph.graph}`;
+  const name = `${graph.run} ${graph.rank} ${graph.graph} ${graph.view}`;
   const cache = useRef<LevelCache | null>(null);
   const latest = useRef(open);
   latest.current = open;

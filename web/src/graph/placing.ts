@@ -5,10 +5,10 @@ import { edgeText, labelPlace } from "./view";
 
 /** Positions of the boxes of one level, and the lines of its edges. */
 export const MARGIN = 12;
-const LAYER_GAP = 34;
+const LAYER_GAP = 30;
 const MOST_LABELLED = 150;
 const LABEL_HEIGHT = 11;
-const ROW_WIDTH = 2400;
+const ROW_WIDTH = 1400;
 const GAP = 16;
 
 /** Places boxes by the data flow, from top to bottom. */

@@ -1,6 +1,7 @@
 import type { Level, LevelNode } from "../wire";
 import { grouped } from "../text/numbers";
 import { byDagre, byLayers, MARGIN } from "./placing";
+import { isSide, withColumn } from "./sideColumn";
 import { FONTS, labelFont, textWidth } from "./textWidth";
 
 /**
@@ -76,8 +77,11 @@ export function countText(node: LevelNode): string {
 /** Lays out levels; those whose content and open boxes are unchanged are not laid out again. */
 export class SceneMaker {
   private readonly known = new Map<string, Arranged>();
+  private hasColumn = false;
 
-  make(levels: readonly OpenLevel[], root: string): Scene {
+  /** `hasColumn`: what surrounds the network is in a column beside it. */
+  make(levels: readonly OpenLevel[], root: string, hasColumn = false): Scene {
+    this.hasColumn = hasColumn;
     const byPath = new Map(levels.map((each) => [each.path, each]));
     const keys = new Map<string, string>();
     return flat(this.scene(root, byPath, keys));
@@ -100,17 +104,29 @@ export class SceneMaker {
     keys.set(path, key);
     const before = this.known.get(key);
     if (before !== undefined) return before;
-    const made = arrange(plan(open.level, path), inner);
+    const made = arrange(plan(open.level, path), inner, this.hasColumn && path === "");
     if (this.known.size > 400) this.known.clear();
     this.known.set(key, made);
     return made;
   }
 }
 
+/** From this many members on a group is a strip in the order of the calls, without lines. */
+const LEAST_IN_STRIP = 40;
+
+function isInside(node: LevelNode): boolean {
+  return node.what !== "outside";
+}
+
+function isStrip(level: Level): boolean {
+  return level.group !== "" && level.nodes.filter(isInside).length >= LEAST_IN_STRIP;
+}
+
 /**
  * The level as it is drawn: boxes outside of it are at its border, many of them merged into one.
  */
 export function plan(level: Level, path: string): Plan {
+  if (isStrip(level)) return { nodes: level.nodes.filter(isInside), edges: [] };
   const outside = new Map(
     level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]),
   );
@@ -183,7 +199,7 @@ export interface Placed {
   readonly height: number;
 }
 
-function arrange(what: Plan, inner: ReadonlyMap<string, Arranged>): Arranged {
+function arrange(what: Plan, inner: ReadonlyMap<string, Arranged>, hasColumn: boolean): Arranged {
   const sized = what.nodes.map((node): Sized => {
     const scene = inner.get(node.path);
     if (scene === undefined) return { node, ...boxSize(node) };
@@ -193,9 +209,20 @@ function arrange(what: Plan, inner: ReadonlyMap<string, Arranged>): Arranged {
       height: scene.height + HEAD + MARGIN,
     };
   });
-  const isSmall = what.nodes.length <= MOST_NODES && what.edges.length <= MOST_EDGES;
-  const placed = isSmall ? byDagre(sized, what.edges) : byLayers(sized, what.edges);
+  const side = hasColumn ? sized.filter(({ node }) => isSide(node)) : [];
+  const main = side.length === 0 ? sized : sized.filter(({ node }) => !isSide(node));
+  if (side.length === 0 || main.length === 0)
+    return assemble(sized, placedByFlow(sized, what.edges), inner);
+  const names = new Set(main.map(({ node }) => node.path));
+  const edges = what.edges.filter(({ source, target }) => names.has(source) && names.has(target));
+  const placed = withColumn(placedByFlow(main, edges), main, side, what.edges);
   return assemble(sized, placed, inner);
+}
+
+function placedByFlow(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+  if (edges.length === 0 && sized.length >= LEAST_IN_STRIP) return byLayers(sized, edges);
+  const isSmall = sized.length <= MOST_NODES && edges.length <= MOST_EDGES;
+  return isSmall ? byDagre(sized, edges) : byLayers(sized, edges);
 }
 
 /** A level that is laid out; the positions of open levels inside it are relative to their boxes. */

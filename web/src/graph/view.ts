@@ -21,7 +21,7 @@ export const LEAST_SCALE = 0.02;
 export const MOST_SCALE = 2.5;
 const ROOM = 24;
 /** At this scale text is still readable: most of it is 11 pixels high at scale 1. */
-export const READABLE_SCALE = 0.85;
+export const READABLE_SCALE = 0.8;
 
 export function fitted(scene: Scene, width: number, height: number): View {
   if (scene.width === 0 || width === 0) return { x: 0, y: 0, scale: 1 };

@@ -1,5 +1,7 @@
 import type {
+  BoxStatistic,
   Catalogue,
+  CauseList,
   CodeText,
   Compared,
   ComparisonView,
@@ -8,15 +10,20 @@ import type {
   HitPage,
   Level,
   LevelMarks,
+  LevelValues,
   LossCurve,
   NodePage,
   Opening,
   OpTensors,
   OpView,
   PairPage,
+  Preview,
   Problem,
+  RecordRequest,
   RunList,
   RunView,
+  ScopeList,
+  ScopeView,
   SourceList,
   StatisticCurve,
   Summary,
@@ -26,7 +33,8 @@ import type {
   WatchpointDraft,
   WatchpointAnswer,
 } from "../wire";
-import type { Against, Io } from "../state/place";
+import type { Against, GraphDetail, Io } from "../state/place";
+import type { CellBy } from "../state/preferences";
 
 /** The server's routes (`docs/wire.md`); no other module knows them. */
 export const BASE = "api/v1";
@@ -90,13 +98,14 @@ async function change<T>(
   method: "POST" | "PUT" | "DELETE",
   path: string,
   body?: unknown,
+  query: Query = {},
 ): Promise<T> {
   const init: RequestInit = { method };
   if (method !== "DELETE") {
     init.body = JSON.stringify(body ?? {});
     init.headers = { "content-type": "application/json" };
   }
-  const answer = await send(address(path), init);
+  const answer = await send(address(path, query), init);
   const text = await answer.text();
   return (text === "" ? null : JSON.parse(text)) as T;
 }
@@ -118,7 +127,12 @@ export interface GraphAt extends RankAt {
   readonly graph: number;
 }
 
-export interface LevelAt extends GraphAt {
+/** A graph, with as many nodes as the view shows. */
+export interface ShownGraphAt extends GraphAt {
+  readonly view: GraphDetail;
+}
+
+export interface LevelAt extends ShownGraphAt {
   readonly scope: string;
   readonly group: string;
 }
@@ -146,12 +160,20 @@ export interface PairFilter {
 }
 
 export interface HitFilter {
+  readonly origin?: string;
+  readonly condition?: string;
+  readonly phase?: string;
   readonly rank: number | null;
   readonly watchpoint: number | null;
   readonly graph: number | null;
   readonly step: number | null;
   readonly op: string;
   readonly verdict: string;
+}
+
+interface CausesRequest {
+  readonly run: string;
+  readonly rank: number | null;
 }
 
 interface OpRequest extends RankAt {
@@ -170,6 +192,7 @@ interface HeatRequest extends TensorAt {
   readonly index: string;
   readonly rows: number;
   readonly columns: number;
+  readonly by: CellBy;
 }
 
 interface CompareRequest extends TensorAt {
@@ -195,12 +218,24 @@ export const api = {
   forget: (run: string) => change<null>("DELETE", runPath(run)),
   control: (run: string, request: ControlRequest) =>
     change<RunView>("POST", `${runPath(run)}/control`, request),
-  opening: ({ run, ...query }: GraphAt & { readonly boxes: number }, signal?: AbortSignal) =>
+  opening: ({ run, ...query }: ShownGraphAt & { readonly boxes: number }, signal?: AbortSignal) =>
     get<Opening>(`${runPath(run)}/graph/opening`, query, signal),
   level: ({ run, ...query }: LevelAt, signal?: AbortSignal) =>
     get<Level>(`${runPath(run)}/graph/level`, query, signal),
-  tree: ({ run, ...query }: GraphAt & Page & { readonly scope: string }, signal?: AbortSignal) =>
-    get<TreePage>(`${runPath(run)}/graph/tree`, query, signal),
+  scope: ({ run, ...query }: ShownGraphAt & { readonly scope: string }, signal?: AbortSignal) =>
+    get<ScopeView>(`${runPath(run)}/graph/scope`, query, signal),
+  scopes: (
+    { run, ...query }: ShownGraphAt & { readonly query: string; readonly limit: number },
+    signal?: AbortSignal,
+  ) => get<ScopeList>(`${runPath(run)}/graph/scopes`, query, signal),
+  levelValues: (
+    { run, ...query }: LevelAt & { readonly statistic: BoxStatistic; readonly step: number | null },
+    signal?: AbortSignal,
+  ) => get<LevelValues>(`${runPath(run)}/graph/values`, query, signal),
+  tree: (
+    { run, ...query }: ShownGraphAt & Page & { readonly scope: string },
+    signal?: AbortSignal,
+  ) => get<TreePage>(`${runPath(run)}/graph/tree`, query, signal),
   nodes: ({ run, hits, ...query }: GraphAt & NodeFilter & Page, signal?: AbortSignal) =>
     get<NodePage>(`${runPath(run)}/nodes`, { ...query, hits: hits ? true : null }, signal),
   op: ({ run, ...query }: OpRequest, signal?: AbortSignal) =>
@@ -213,7 +248,7 @@ export const api = {
     get<SourceList>(`${runPath(run)}/sources`, query, signal),
   code: ({ run, ...query }: CodeRequest, signal?: AbortSignal) =>
     get<CodeText>(`${runPath(run)}/code`, query, signal),
-  summary: ({ run, ...query }: TensorAt, signal?: AbortSignal) =>
+  summary: ({ run, ...query }: TensorAt & { readonly index?: string }, signal?: AbortSignal) =>
     get<Summary>(`${runPath(run)}/tensor/summary`, query, signal),
   table: ({ run, ...query }: TensorAt & { readonly index: string }, signal?: AbortSignal) =>
     get<Table>(`${runPath(run)}/tensor/table`, query, signal),
@@ -226,6 +261,10 @@ export const api = {
     get<StatisticCurve>(`${runPath(run)}/tensor/curve`, query, signal),
   keep: (run: string, ops: readonly string[], steps: number) =>
     change<null>("POST", `${runPath(run)}/keep`, { ops, steps }),
+  record: (run: string, request: RecordRequest) =>
+    change<null>("POST", `${runPath(run)}/record`, request),
+  preview: (run: string, rank: number, draft: WatchpointDraft) =>
+    change<Preview>("POST", `${runPath(run)}/watchpoints/preview`, draft, { rank }),
   measureSpeed: (run: string) => change<RunView>("POST", `${runPath(run)}/measure-speed`),
   conditions: (signal?: AbortSignal) => get<Catalogue>("/conditions", {}, signal),
   addWatchpoint: (run: string, draft: WatchpointDraft) =>
@@ -234,13 +273,18 @@ export const api = {
     change<WatchpointAnswer>("PUT", `${runPath(run)}/watchpoints/${id}`, draft),
   removeWatchpoint: (run: string, id: number) =>
     change<null>("DELETE", `${runPath(run)}/watchpoints/${id}`),
-  recommend: (run: string) => change<unknown>("POST", `${runPath(run)}/watchpoints/recommended`),
+  /** Adds the watchpoints of a preset that fit the network. */
+  recommend: (run: string, preset = "recommended") =>
+    change<unknown>("POST", `${runPath(run)}/watchpoints/recommended`, {}, { preset }),
   watchpointFileAddress: (run: string) => address(`${runPath(run)}/watchpoints/file`),
   loadWatchpointFile: (run: string, content: unknown) =>
     change<unknown>("PUT", `${runPath(run)}/watchpoints/file`, content),
   recheck: (run: string) => change<RunView>("POST", `${runPath(run)}/recheck`),
   hits: ({ run, ...query }: HitFilter & Page & { readonly run: string }, signal?: AbortSignal) =>
     get<HitPage>(`${runPath(run)}/hits`, query, signal),
+  causes: ({ run, ...query }: CausesRequest, signal?: AbortSignal) =>
+    get<CauseList>(`${runPath(run)}/causes`, query, signal),
+  stopCheck: (run: string) => change<null>("DELETE", `${runPath(run)}/recheck`),
   comparison: (run: string, signal?: AbortSignal) =>
     get<ComparisonView>(`${runPath(run)}/comparison`, {}, signal),
   pairs: ({ run, ...query }: PairFilter & Page & { readonly run: string }, signal?: AbortSignal) =>

@@ -23,7 +23,8 @@ function titleOf(hit: Hit, info: ConditionInfo | undefined): string {
 
 /** The full reason, which the row itself may cut off, and what to do. */
 function adviceOf(hit: Hit, info: ConditionInfo | undefined): string {
-  return [hit.why === "" || /[.!?]$/.test(hit.why) ? hit.why : `${hit.why}.`, info?.advice ?? ""]
+  const advice = hit.advice === "" ? (info?.advice ?? "") : hit.advice;
+  return [hit.why === "" || /[.!?]$/.test(hit.why) ? hit.why : `${hit.why}.`, advice]
     .filter((text) => text !== "")
     .join(" ");
 }
@@ -70,7 +71,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         }
       >
         <span class="hit-step">
-          {place.value.hitAllRanks && `rank ${hit.rank}, `}step {hit.step}
+          {(run.value?.ranks.length ?? 0) > 1 && `rank ${hit.rank}, `}step {hit.step}
         </span>
         <button type="button" class="link name">
           {lastPart(hit.op)}

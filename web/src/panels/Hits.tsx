@@ -5,12 +5,13 @@ import { api } from "../load/api";
 import { useConditions } from "../load/conditions";
 import { grouped } from "../text/numbers";
 import { usePagedList, type PagedList } from "../load/pagedList";
-import { throttledVersion, go, place, rank, run, tickedPatterns } from "../state/store";
+import { throttledVersion, go, isOver, place, rank, run, tickedPatterns } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { TextField } from "../parts/TextField";
 import { newWatchpoint } from "./dialogs";
 import { isSameHit } from "../state/hits";
+import { Causes } from "./Causes";
 import { HitRow, keyOf } from "./HitRow";
 
 /** A hit of three lines; hits with more are measured when they are shown. */
@@ -22,13 +23,16 @@ export function Hits(): JSX.Element {
     place.value;
   const [currentRun, currentRank] = [run.value, rank.value];
   const filter = {
-    rank: hitAllRanks ? null : (currentRank?.rank ?? null),
+    rank: hitAllRanks && (currentRun?.ranks.length ?? 0) > 1 ? null : (currentRank?.rank ?? null),
     watchpoint: hitWatchpoint,
     graph: hitGraph,
     step: hitStep,
     op: hitOp ? op : "",
     verdict: hitVerdict,
   };
+  const isFiltered =
+    hitWatchpoint !== null || hitVerdict !== "" || hitStep !== null || hitOp || hitGraph !== null;
+  const isByCause = place.value.hitView === "causes" && !isFiltered;
   const request = currentRun === null ? null : { run: currentRun.id, ...filter };
   const [dropped, setDropped] = useState(0);
   const found = usePagedList(request, throttledVersion("hits"), async (wanted, signal) => {
@@ -37,8 +41,6 @@ export function Hits(): JSX.Element {
     return { total: page.total, items: page.hits };
   });
   const conditions = useConditions().data?.conditions ?? [];
-  const isFiltered =
-    hitWatchpoint !== null || hitVerdict !== "" || hitStep !== null || hitOp || hitGraph !== null;
   const stop = isFiltered ? undefined : indexOfStop(found, currentRank);
   const infoOf = (hit: Hit): ConditionInfo | undefined =>
     conditions.find((each) => each.id === hit.condition);
@@ -55,7 +57,8 @@ export function Hits(): JSX.Element {
         found.total === 0 &&
         found.error === null &&
         (isFiltered ? <NoneMatches /> : <NoHits />)}
-      {found.total > 0 && (
+      {found.total > 0 && isByCause && <Causes />}
+      {found.total > 0 && !isByCause && (
         <Rows
           subject={`hits ${JSON.stringify(request)}`}
           count={found.total}
@@ -117,6 +120,8 @@ function NoHits(): JSX.Element {
           : `None of the ${count} watchpoints has been hit yet.`}
       </Empty>
     );
+  if (isOver.value)
+    return <Empty title="No hits">Nothing was watched. The training has ended.</Empty>;
   return (
     <Empty title="No watchpoints yet">
       <button type="button" class="primary" onClick={() => newWatchpoint(tickedPatterns.value)}>
@@ -188,6 +193,15 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
           all ranks
         </button>
       )}
+      <button
+        type="button"
+        class="small toggle"
+        aria-pressed={now.hitView === "causes"}
+        title="Group the hits by the op that they come from"
+        onClick={() => go({ hitView: now.hitView === "causes" ? "list" : "causes" })}
+      >
+        by cause
+      </button>
       <span class="spacer" />
       <span
         class="quiet"

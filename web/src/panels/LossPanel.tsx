@@ -5,10 +5,13 @@ import { lossLines, timeLines, type Line } from "../parts/chartLines";
 import { useLoss } from "../load/loss";
 import { brief, counted } from "../text/numbers";
 import { outlierLimit } from "../parts/outliers";
-import { logLoss } from "../state/preferences";
+import { logLoss, smoothing } from "../state/preferences";
 import { run } from "../state/store";
+import { smoothed } from "../tensor/curves";
 import { Chart, COLOURS, colourOf, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
+import { SmoothingField } from "../parts/SmoothingField";
+import { OtherLosses, useOtherLosses, withOthers } from "./OtherLosses";
 
 function lossSeries({ optimizer, values, words }: Line, number: number): Series {
   return {
@@ -43,14 +46,18 @@ function secondSeries(points: readonly LossPoint[]): readonly Series[] {
   ]);
 }
 
-/** The loss of the run so far, and the durations of its steps. */
+/** The loss of the run so far, with those of other runs and ranks, and the durations of steps. */
 export function LossPanel(): JSX.Element {
   const points = useLoss();
-  const { steps, loss, seconds, bad, hasLoss, most } = useMemo(() => {
+  const others = useOtherLosses();
+  const share = smoothing.value;
+  const { steps, loss, lossSteps, seconds, bad, hasLoss, most } = useMemo(() => {
     const lines = lossLines(points);
+    const joined = withOthers(points, lines.map(lossSeries), others);
     return {
       steps: points.map((point) => point.step),
-      loss: lines.map(lossSeries),
+      lossSteps: joined.steps,
+      loss: joined.series.map((each) => ({ ...each, values: smoothed(each.values, share) })),
       seconds: secondSeries(points),
       bad: points
         .filter((_, at) => lines.some(({ values }) => values[at] === null))
@@ -58,11 +65,11 @@ export function LossPanel(): JSX.Element {
       most: outlierLimit(points.map((point) => point.seconds * 1e3)),
       hasLoss: points.some((point) => point.loss !== null),
     };
-  }, [points]);
+  }, [points, others, share]);
   if (points.length === 0 && run.value?.kind === "dump") {
     return (
       <Empty title="No loss">
-        Dumps do not record the loss. To see a tensor's statistics over the steps, open the tensor
+        No loss was found in this dump. To see a tensor's statistics over the steps, open the tensor
         and choose “over steps”.
       </Empty>
     );
@@ -83,17 +90,21 @@ export function LossPanel(): JSX.Element {
                 </span>
               )}
             </span>
-            <label class="check">
-              <input
-                type="checkbox"
-                checked={logLoss.value}
-                onChange={(event) => logLoss.set(event.currentTarget.checked)}
-              />{" "}
-              log scale
-            </label>
+            <span class="chart-head">
+              <label class="check">
+                <input
+                  type="checkbox"
+                  checked={logLoss.value}
+                  onChange={(event) => logLoss.set(event.currentTarget.checked)}
+                />{" "}
+                log scale
+              </label>
+              <SmoothingField />
+              <OtherLosses />
+            </span>
           </h4>
           <Chart
-            steps={steps}
+            steps={lossSteps}
             series={loss}
             bad={bad}
             height={300}
@@ -106,18 +117,24 @@ export function LossPanel(): JSX.Element {
           No loss was recorded. Sonde records the scalar on which backward() is called.
         </p>
       )}
-      <h4>
-        Milliseconds per step
-        {most !== undefined && <span class="quiet"> · values above {brief(most)} are cut off</span>}
-      </h4>
-      <Chart
-        steps={steps}
-        series={seconds}
-        bad={[]}
-        height={180}
-        label="Milliseconds by step"
-        most={most}
-      />
+      {run.value?.kind === "live" && (
+        <>
+          <h4>
+            Milliseconds per step
+            {most !== undefined && (
+              <span class="quiet"> · values above {brief(most)} are cut off</span>
+            )}
+          </h4>
+          <Chart
+            steps={steps}
+            series={seconds}
+            bad={[]}
+            height={180}
+            label="Milliseconds by step"
+            most={most}
+          />
+        </>
+      )}
     </section>
   );
 }

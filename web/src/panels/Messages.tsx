@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { connection, rank, run } from "../state/store";
 import { dismiss, toasts, type ToastAction } from "../state/toasts";
 import { Icon } from "../parts/Icon";
-import { endText } from "../text/states";
+import { endText, hasFailed } from "../text/states";
 
 /** Banners at the top of the page, and short messages in a corner. */
 export function Messages(): JSX.Element {
@@ -51,9 +51,6 @@ function ActionButton({ id, action }: { id: number; action: ToastAction }): JSX.
   );
 }
 
-/** Exit codes of a program that ended normally, or by Ctrl-C. */
-const ORDERLY: readonly number[] = [0, 130];
-
 function Banner(): JSX.Element | null {
   if (connection.value === "lost") {
     return (
@@ -64,6 +61,8 @@ function Banner(): JSX.Element | null {
   }
   const current = rank.value;
   if (current === null || run.value?.kind !== "live") return null;
+  const told = run.value.headline?.kind;
+  if (told === "crash" || told === "loss" || told === "lost") return null;
   if (current.state === "lost") {
     return (
       <div class="banner warning" role="alert">
@@ -73,9 +72,9 @@ function Banner(): JSX.Element | null {
     );
   }
   if (current.state === "ended") {
-    const hasFailed = !current.is_terminated && !ORDERLY.includes(current.exit_code ?? 0);
+    const isBad = hasFailed(current);
     return (
-      <div class={hasFailed ? "banner warning" : "banner"} role={hasFailed ? "alert" : "status"}>
+      <div class={isBad ? "banner warning" : "banner"} role={isBad ? "alert" : "status"}>
         The training {current.is_terminated && "was "}
         {endText(current)}
       </div>

@@ -180,6 +180,7 @@ export function TickBox({
   return (
     <input
       type="checkbox"
+      tabIndex={-1}
       aria-label={`Watch ${path}`}
       title={
         covered === "all"

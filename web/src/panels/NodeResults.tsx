@@ -3,7 +3,9 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { ListedNode } from "../wire";
 import { api } from "../load/api";
-import { asScope, fileName, lastPart } from "../text/names";
+import { Highlighted } from "../parts/Highlighted";
+import { commonParts, differingPart } from "../text/differing";
+import { asScope, fileName, graphName, lastPart, leafText } from "../text/names";
 import { grouped } from "../text/numbers";
 import { usePagedList } from "../load/pagedList";
 import {
@@ -23,6 +25,8 @@ import { TickBox } from "./NodeList";
 
 const ROW_HEIGHT = 38;
 const MOST_OTHERS = 4;
+/** So many results decide which part of a scope distinguishes them. */
+const MOST_COMPARED = 200;
 
 /** The ops that match the search and the filters, in execution order. */
 export function NodeResults(): JSX.Element {
@@ -63,13 +67,21 @@ export function NodeResults(): JSX.Element {
       ),
     ),
   );
+  const common = commonParts(
+    Array.from({ length: Math.min(found.total, MOST_COMPARED) }, (_, row) => found.at(row)).flatMap(
+      (node) => (node === null ? [] : [node.scope]),
+    ),
+  );
+  const words = query.split(/\s+/).filter((word) => word !== "");
   if (found.error !== null) return <p class="error-line">{found.error}</p>;
   const others = (currentRank?.graphs ?? []).filter((each) => each.id !== currentGraph?.id);
   if (!found.loading && found.total === 0) {
     return (
       <Empty
         title={
-          others.length > 0 ? `No op of graph ${currentGraph?.id ?? 0} matches` : "No op matches"
+          others.length > 0 && currentGraph !== null
+            ? `No op of “${graphName(currentGraph, currentRank?.graphs ?? [])}” matches`
+            : "No op matches"
         }
       >
         <p class="actions centred">
@@ -87,7 +99,7 @@ export function NodeResults(): JSX.Element {
               type="button"
               onClick={() => go({ graph: each.id, open: [], isClosed: false, tree: [] })}
             >
-              search in graph {each.id}
+              search in {graphName(each, currentRank?.graphs ?? [])}
             </button>
           ))}
         </p>
@@ -126,7 +138,13 @@ export function NodeResults(): JSX.Element {
           return node === null ? (
             <div class="result quiet">…</div>
           ) : (
-            <Result id={`node-${row}`} node={node} isAt={row === at} />
+            <Result
+              id={`node-${row}`}
+              node={node}
+              where={differingPart(node.scope, common)}
+              words={words}
+              isAt={row === at}
+            />
           );
         }}
       />
@@ -138,7 +156,16 @@ function moved(at: number, by: 1 | -1, count: number): number {
   return Math.min(Math.max(at + by, 0), count - 1);
 }
 
-function Result({ id, node, isAt }: { id: string; node: ListedNode; isAt: boolean }): JSX.Element {
+interface ResultProps {
+  readonly id: string;
+  readonly node: ListedNode;
+  /** Its scope, from the first part on in which the results differ. */
+  readonly where: string;
+  readonly words: readonly string[];
+  readonly isAt: boolean;
+}
+
+function Result({ id, node, where, words, isAt }: ResultProps): JSX.Element {
   const isSelected = node.name === place.value.op;
   return (
     <div
@@ -152,9 +179,11 @@ function Result({ id, node, isAt }: { id: string; node: ListedNode; isAt: boolea
     >
       <TickBox path={node.name} scope={asScope(node.scope)} />
       <div class="two-lines">
-        <span class={`name kind-${node.kind}`}>{lastPart(node.name)}</span>
-        <span class="under from-end">
-          <bdi>{node.scope.replace(/\/$/, "")}</bdi>
+        <span class={`name kind-${node.kind}`}>
+          <Highlighted text={leafText(lastPart(node.name))} words={words} />
+        </span>
+        <span class="under">
+          <Highlighted text={where} words={words} />
         </span>
       </div>
       <div class="two-lines right">

@@ -3,17 +3,17 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { TreeEntry } from "../wire";
 import { api } from "../load/api";
-import { scopesOf } from "../text/names";
+import { drawnScopes } from "../text/names";
 import { grouped } from "../text/numbers";
 import {
   go,
   graph,
-  graphAt,
   opScope,
   place,
   rank,
   run,
   selectOp,
+  shownGraphAt,
   throttledVersion,
   toggleTick,
 } from "../state/store";
@@ -25,7 +25,7 @@ import { type ListKeys, nextPlace, runListKey, useSelectNext } from "./listKeys"
 import { TickBox } from "./NodeList";
 
 const PAGE = 200;
-const ROW_HEIGHT = 22;
+const ROW_HEIGHT = 24;
 
 interface Branch {
   readonly total: number;
@@ -64,11 +64,11 @@ export function NodeTree(): JSX.Element {
   const problem = useSignal<string | null>(null);
   const asked = useRef(new Set<string>());
   const open = new Set(place.value.tree);
-  const subject = `${run.value?.id ?? ""} ${rank.value?.rank ?? ""} ${graph.value?.id ?? ""}`;
+  const subject = `${run.value?.id ?? ""} ${rank.value?.rank ?? ""} ${graph.value?.id ?? ""} ${place.value.view}`;
   const version = `${subject} ${graph.value?.nodes ?? 0} ${throttledVersion("hits")}`;
 
   const load = (scope: string, offset: number, signal: AbortSignal): void => {
-    const at = graphAt.value;
+    const at = shownGraphAt.value;
     if (at === null) return;
     const key = `${version} ${scope} ${offset}`;
     if (asked.current.has(key)) return;
@@ -106,7 +106,13 @@ export function NodeTree(): JSX.Element {
   }, [place.value.tree.join("\n")]);
   useEffect(() => {
     if (place.value.op === "") return;
-    const round = [...scopesOf(place.value.op), ...scopesOf(opScope.value)];
+    const { view } = place.value;
+    const inner = opScope.value === "" ? [] : [opScope.value];
+    const round = [
+      ...drawnScopes(place.value.op, view),
+      ...drawnScopes(opScope.value, view),
+      ...inner,
+    ];
     const missing = [...new Set(round)].filter((scope) => !open.has(scope));
     if (missing.length > 0) go({ tree: [...place.value.tree, ...missing] });
   }, [place.value.op, opScope.value]);
@@ -193,8 +199,7 @@ function treeKeys(
       ),
     choose: () => {
       if (entry === null) return;
-      if (entry.is_scope) toggleTree(entry.path);
-      else selectOp(entry.path);
+      chooseEntry(entry, isOpen);
     },
     tick: () => {
       if (entry !== null) toggleTick(entry.path, rows[at]?.scope ?? "");
@@ -232,6 +237,12 @@ export function toggleTree(path: string): void {
   });
 }
 
+/** Selects a node; a scope that is closed is opened. Only the triangle closes a scope. */
+function chooseEntry(entry: TreeEntry, isOpen: boolean): void {
+  if (entry.is_scope && !isOpen) toggleTree(entry.path);
+  selectOp(entry.path);
+}
+
 interface TreeLineProps {
   readonly id: string;
   readonly entry: TreeEntry;
@@ -255,10 +266,19 @@ function TreeLine({ id, entry, scope, depth, isOpen, isAt }: TreeLineProps): JSX
       aria-expanded={entry.is_scope ? isOpen : undefined}
       aria-level={depth + 1}
       title={entry.path}
-      onClick={() => (entry.is_scope ? toggleTree(entry.path) : selectOp(entry.path))}
+      onClick={() => chooseEntry(entry, isOpen)}
       onContextMenu={(event) => openMenuAtPointer(event, entry.path, entry.kind === "op")}
     >
-      <span class={`twist ${isOpen ? "open" : ""}`}>{entry.is_scope ? "›" : ""}</span>
+      <span
+        class={`twist ${isOpen ? "open" : ""}`}
+        onClick={(event) => {
+          if (!entry.is_scope) return;
+          event.stopPropagation();
+          toggleTree(entry.path);
+        }}
+      >
+        {entry.is_scope ? "›" : ""}
+      </span>
       <TickBox path={entry.path} scope={scope} />
       <span class={`name ${entry.is_scope ? "scope" : `kind-${entry.kind}`}`}>{entry.label}</span>
       {isCurrent && <Icon name="here" />}

@@ -4,10 +4,11 @@ import { useEffect, useRef } from "preact/hooks";
 import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from "../wire";
 import { api } from "../load/api";
 import { useTensorVersion } from "../load/tensorVersion";
-import { lastPart, shortName } from "../text/names";
+import { lastPart, leafText, opName, readParts } from "../text/names";
 import { counted, grouped, typeText } from "../text/numbers";
 import { useResource } from "../load/resource";
 import {
+  chooseView,
   command,
   go,
   graph,
@@ -21,18 +22,25 @@ import {
   setOpTensors,
   throttledVersion,
 } from "../state/store";
+import { stepsToKeep } from "../state/preferences";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { useScrollMemory } from "../parts/scrolling";
 import { newWatchpoint } from "./dialogs";
 import { KeepButton } from "./KeepButton";
+import { ScopeDetails } from "./ScopeDetails";
 import { SourceStack } from "./SourceStack";
 import { StatisticLine } from "./Statistics";
 
-/** Everything about the selected op. */
+/** Everything about what is selected: an op, a leaf or a scope. */
 export function OpDetails(): JSX.Element {
   const { op } = place.value;
+  return op.endsWith("/") ? <ScopeDetails key={op} path={op} /> : <OneOp />;
+}
+
+function OneOp(): JSX.Element {
+  const { op, view: detail } = place.value;
   const request = op === "" || graphAt.value === null ? null : { ...graphAt.value, name: op };
   const tensorVersion = useTensorVersion();
   const version = `${graph.value?.nodes ?? 0} ${throttledVersion("hits")}`;
@@ -43,15 +51,16 @@ export function OpDetails(): JSX.Element {
   useEffect(() => {
     setOpTensors(tensors.data);
   }, [tensors.data]);
-  const scope = view.data?.node.name === op ? view.data.node.scope : null;
+  const own = view.data?.node.name === op ? view.data : null;
+  const scope = detail === "everything" ? own?.node.scope : own?.shown_in;
   useEffect(() => {
-    if (scope !== null) revealScope(scope);
+    if (scope !== undefined) revealScope(scope);
   }, [op, scope]);
   if (op === "") {
     return (
       <section class="pane op-details" aria-label="Op">
-        <Empty title="No op selected">
-          Click one in the graph or in the list, or press / to search.
+        <Empty title="Nothing selected">
+          Click an op or a module in the graph or in the list, or press Ctrl-K to find one.
         </Empty>
       </section>
     );
@@ -86,6 +95,14 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   useScrollMemory(scroller, `details ${node.name}`, tensors);
   return (
     <div ref={scroller} class="scroll">
+      {view.is_folded && place.value.view !== "everything" && (
+        <p class="quiet missing">
+          This op is a helper that your code did not call; the graph does not draw it.{" "}
+          <button type="button" class="link" onClick={() => chooseView("everything")}>
+            Draw everything
+          </button>
+        </p>
+      )}
       <Head node={node} hits={view.hits.filter((hit) => hit.verdict === "hit").length} />
       {problem !== null &&
         (isOver.value ? (
@@ -93,7 +110,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
         ) : (
           <p class="error-line">{problem}</p>
         ))}
-      {missing !== null && <p class="quiet missing">{missing}</p>}
+      <Unkept node={node} tensors={tensors} reason={missing} />
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
       {node.inputs.map((edge, slot) => (
         <TensorRow
@@ -145,6 +162,44 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   );
 }
 
+/** Says that there are no values of the op, and offers the ways to get them. */
+function Unkept({
+  node,
+  tensors,
+  reason,
+}: {
+  readonly node: Node;
+  readonly tensors: OpTensors | null;
+  readonly reason: string | null;
+}): JSX.Element | null {
+  const all = tensors?.tensors ?? [];
+  if (all.length === 0 || all.some((each) => each.kept)) return null;
+  const current = run.value;
+  if (current?.kind !== "live" || isOver.value || node.kind !== "op")
+    return reason === null ? null : <p class="quiet missing">{reason}</p>;
+  return (
+    <p class="quiet missing">
+      No values yet{all.some((each) => each.statistics !== null) && ", only statistics"}.{" "}
+      {current.controls.includes("to") && (
+        <button
+          type="button"
+          class="small"
+          onClick={() => command({ command: "to", op: node.name })}
+        >
+          Run to this op
+        </button>
+      )}{" "}
+      <button
+        type="button"
+        class="small"
+        onClick={() => void attempt(() => api.keep(current.id, [node.name], stepsToKeep.value))}
+      >
+        Keep from the next step
+      </button>
+    </p>
+  );
+}
+
 /** Why no tensor of the op has values, if it is the same for all. */
 function commonReason(tensors: OpTensors | null): string | null {
   const all = tensors?.tensors ?? [];
@@ -160,7 +215,7 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
   return (
     <header class="op-head">
       <div class="op-title">
-        <h3 title={node.name}>{lastPart(node.name)}</h3>
+        <h3 title={node.name}>{node.kind === "op" ? opName(node.name) : leafText(node.name)}</h3>
         <span class="spacer" />
         <button
           type="button"
@@ -177,7 +232,7 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
         </button>
       </div>
       <p class="path" title={node.name}>
-        {node.scope}
+        {readParts(node.scope).join(" › ")}
       </p>
       <p class="tags">
         <span class="tag">{node.type}</span>
@@ -265,7 +320,23 @@ function TensorRow({
           {tensor.statistics === null ? (
             <span class="quiet">{tensor.why}</span>
           ) : (
-            <StatisticLine of={tensor.statistics} />
+            <>
+              <StatisticLine of={tensor.statistics} />
+              {tensor.statistics_step !== null && (
+                <span class="quiet"> step {tensor.statistics_step}</span>
+              )}{" "}
+              <button
+                type="button"
+                class="link over-steps"
+                title="Its statistics over the steps"
+                onClick={() => {
+                  openTensor({ op, io, slot, step: now.step });
+                  go({ mode: "curve" });
+                }}
+              >
+                over steps
+              </button>
+            </>
           )}
         </div>
       )}
@@ -280,7 +351,7 @@ function Producer({ edge }: { edge: InputEdge }): JSX.Element {
     <span class="from">
       from{" "}
       <button type="button" class="link" title={producer} onClick={() => selectOp(producer)}>
-        {shortName(producer)}
+        {opName(producer)}
       </button>
       {edge.slot > 0 && <span class="quiet"> output {edge.slot}</span>}
     </span>
@@ -302,7 +373,7 @@ function Consumers({ view, slot }: { view: OpView; slot: number }): JSX.Element 
         <span key={name}>
           {at > 0 && ", "}
           <button type="button" class="link" title={name} onClick={() => selectOp(name)}>
-            {lastPart(name)}
+            {opName(name)}
           </button>
         </span>
       ))}

@@ -3,10 +3,12 @@ import type { JSX } from "preact";
 import type { Metadata, RankView } from "../wire";
 import { api } from "../load/api";
 import { brief, counted, grouped, seconds } from "../text/numbers";
-import { chooseRun, removeRun, replaceRun, run } from "../state/store";
+import { chooseRun, go, removeRun, replaceRun, run } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
+import { fileName } from "../text/names";
 import { stateText } from "../text/states";
+import { keptText } from "./KeepButton";
 
 /** Facts about the run and its processes. */
 export function RunPanel(): JSX.Element {
@@ -21,8 +23,12 @@ export function RunPanel(): JSX.Element {
         {counted(current.ranks.length, "rank")}
       </p>
       {current.kind === "live" && isOver && <RemoveButton key={current.id} id={current.id} />}
+      {current.ranks.map((each) => (
+        <Traceback key={each.rank} of={each} />
+      ))}
       <Facts ranks={current.ranks} />
       {current.kind === "live" && !isOver && <MeasureSpeed id={current.id} ranks={current.ranks} />}
+      {current.kind === "live" && !isOver && <KeptList id={current.id} ranks={current.ranks} />}
       <h4>Messages</h4>
       {current.notices.length === 0 ? (
         <p class="quiet">None.</p>
@@ -34,6 +40,103 @@ export function RunPanel(): JSX.Element {
         </ul>
       )}
     </section>
+  );
+}
+
+/** The traceback of a rank that failed; its own lines lead to their ops. */
+function Traceback({ of: one }: { readonly of: RankView }): JSX.Element | null {
+  if (one.frames.length === 0) return null;
+  return (
+    <>
+      <h4>Traceback of rank {one.rank}</h4>
+      <ol class="traceback" aria-label={`Traceback of rank ${one.rank}`}>
+        {one.frames.map(({ line, is_own: isOwn }, at) => (
+          <li key={at} class={isOwn ? "own" : ""}>
+            <span class="quiet" title={line.file}>
+              {fileName(line.file)}:{line.line}, in {line.function}
+            </span>{" "}
+            {isOwn && (
+              <button
+                type="button"
+                class="link"
+                title="The ops of this line"
+                onClick={() =>
+                  go({ rank: one.rank, listing: "ops", file: line.file, line: line.line })
+                }
+              >
+                ops of this line
+              </button>
+            )}
+            <br />
+            <code>{line.code}</code>
+          </li>
+        ))}
+        <li class="own">
+          <b>{one.error}</b>
+        </li>
+      </ol>
+    </>
+  );
+}
+
+/** What is kept and recorded on request, with buttons to stop that. */
+function KeptList({
+  id,
+  ranks,
+}: {
+  readonly id: string;
+  readonly ranks: readonly RankView[];
+}): JSX.Element {
+  const kept = ranks.flatMap((each) => each.kept.map((one) => ({ rank: each.rank, ...one })));
+  const recorded = ranks.flatMap((each) => each.recorded.map((op) => ({ rank: each.rank, op })));
+  const whose = (number: number): string => (ranks.length > 1 ? `rank ${number}: ` : "");
+  return (
+    <>
+      <h4>Kept on request</h4>
+      {kept.length + recorded.length === 0 && (
+        <p class="quiet">
+          Nothing. “keep values” of an op keeps its tensors; “over steps” records its statistics.
+        </p>
+      )}
+      <ul class="kept-list" aria-label="Kept on request">
+        {kept.map((each) => (
+          <li key={`${each.rank} ${each.pattern}`}>
+            <span class="name" title={each.pattern}>
+              {whose(each.rank)}
+              {each.pattern}
+            </span>
+            <span class="quiet">values of the {keptText(each)}</span>
+            <button
+              type="button"
+              class="small"
+              onClick={() => void attempt(() => api.keep(id, [each.pattern], 0))}
+            >
+              stop
+            </button>
+          </li>
+        ))}
+        {recorded.map(({ rank: number, op }) => (
+          <li key={`${number} ${op}`}>
+            <span class="name" title={op}>
+              {whose(number)}
+              {op}
+            </span>
+            <span class="quiet">statistics of every step</span>
+            <button
+              type="button"
+              class="small"
+              onClick={() =>
+                void attempt(() =>
+                  api.record(id, { op, io: "output", slot: 0, rank: number, is_on: false }),
+                )
+              }
+            >
+              stop
+            </button>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 

@@ -124,17 +124,22 @@ export function StatisticTable({ of, isBool = false, onFind }: StatisticTablePro
 export function StatisticPair({
   one,
   other,
+  names,
 }: {
   readonly one: StatisticNumbers;
   readonly other: StatisticNumbers;
+  readonly names: readonly [string, string];
 }): JSX.Element {
   return (
     <table class="statistics">
       <thead>
         <tr>
           <td />
-          <th scope="col">this</th>
-          <th scope="col">other</th>
+          {names.map((name) => (
+            <th key={name} scope="col">
+              {name}
+            </th>
+          ))}
         </tr>
       </thead>
       <tbody>

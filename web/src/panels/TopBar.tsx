@@ -3,10 +3,12 @@ import type { Command, RankView, RunView } from "../wire";
 import { lastPlace, lossLines } from "../parts/chartLines";
 import { useLoss } from "../load/loss";
 import { lastPart, runTitle } from "../text/names";
+import { hasFailed } from "../text/states";
 import { counted } from "../text/numbers";
 import { controlledRank, stepsToRun, type Theme, theme } from "../state/preferences";
 import {
   chooseRank,
+  chooseStep,
   chooseRun,
   command,
   go,
@@ -20,6 +22,7 @@ import { CountField } from "../parts/CountField";
 import { Icon, type IconName } from "../parts/Icon";
 import { Sparkline } from "../parts/Sparkline";
 import { openDialog } from "./dialogs";
+import { continueTraining } from "./Presets";
 
 const MOST_TABS = 8;
 
@@ -68,7 +71,7 @@ function RunChoice({ current }: { current: RunView }): JSX.Element {
       {runs.value.map((each) => (
         <option key={each.id} value={each.id}>
           {runTitle(runs.value, each.id)}
-          {isOver(each) && " (ended)"}
+          {isOver(each) && (each.ranks.some(hasFailed) ? " (failed)" : " (ended)")}
         </option>
       ))}
     </select>
@@ -121,14 +124,8 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
 
 function OneRank({ rank: one }: { rank: RankView }): JSX.Element {
   return (
-    <span class="quiet">
-      rank {one.rank}
-      {one.address !== "" && (
-        <span class="on-wide" title="IP address and port of the training process">
-          {" "}
-          · {one.address}
-        </span>
-      )}
+    <span class="quiet on-wide address" title="IP address and port of the training process">
+      {one.address}
     </span>
   );
 }
@@ -144,7 +141,7 @@ function DumpSteps({ rank: one }: { rank: RankView }): JSX.Element {
   const at = chosen === null ? -1 : steps.indexOf(chosen);
   const move = (by: number): void => {
     const next = steps[at + by];
-    if (next !== undefined) go({ step: next });
+    if (next !== undefined) chooseStep(next);
   };
   return (
     <div class="state" role="toolbar" aria-label="Steps of the dump">
@@ -161,7 +158,7 @@ function DumpSteps({ rank: one }: { rank: RankView }): JSX.Element {
       <select
         aria-label="Step of the dump"
         value={chosen === null ? "" : String(chosen)}
-        onChange={(event) => go({ step: Number(event.currentTarget.value) })}
+        onChange={(event) => chooseStep(Number(event.currentTarget.value))}
       >
         {steps.map((step) => (
           <option key={step} value={String(step)}>
@@ -193,12 +190,31 @@ const REASONS: Readonly<Record<NonNullable<RankView["reason"]>, string>> = {
   breakpoint: "at a breakpoint",
 };
 
+/** Which paused rank a running one waits for, as far as is known; empty without one. */
+function waitText(one: RankView, others: readonly RankView[]): string {
+  const paused = others.filter((each) => each.state === "paused");
+  const first = paused[0];
+  if (one.state !== "running" || first === undefined) return "";
+  const at = first.reason === null ? "" : ` ${REASONS[first.reason]}`;
+  const who = paused.length === 1 ? `rank ${first.rank}` : `${paused.length} ranks`;
+  if (one.waits_for.length > 0) return `waiting for ${who}, paused${at}`;
+  return `running, ${who} paused${at}`;
+}
+
 function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
+  const others = (run.value?.ranks ?? []).filter((each) => each.rank !== one.rank);
   const reason = one.state === "paused" && one.reason !== null ? ` ${REASONS[one.reason]}` : "";
   return (
     <div class="state" role="status" aria-label="State of the training">
-      <span class={`pill ${one.is_answering ? one.state : "lost"}`} title={one.message}>
-        {one.is_answering ? `${one.state}${reason}` : "not answering"}
+      <span
+        class={`pill ${hasFailed(one) ? "failed" : one.is_answering ? one.state : "lost"}`}
+        title={one.message}
+      >
+        {hasFailed(one)
+          ? "failed"
+          : one.is_answering
+            ? waitText(one, others) || `${one.state}${reason}`
+            : "not answering"}
       </span>
       <span class="where">
         step <b>{one.step}</b>
@@ -266,7 +282,7 @@ function Controls({ current }: { current: RunView }): JSX.Element {
         {...first}
         isPrimary
         enabled={can(first.command)}
-        onClick={() => command({ command: first.command })}
+        onClick={() => (first === CONTINUE ? continueTraining() : command({ command: "pause" }))}
       />
       <span class="step-control">
         <button
@@ -277,7 +293,7 @@ function Controls({ current }: { current: RunView }): JSX.Element {
           onClick={runSteps}
         >
           <Icon name="step" />
-          <span class="on-wide">Step</span>
+          <span class="on-wide">Run steps</span>
         </button>
         <CountField
           label="Steps to run"
@@ -297,6 +313,7 @@ function Controls({ current }: { current: RunView }): JSX.Element {
         enabled={can("to") && op !== ""}
         onClick={() => command({ command: "to", op })}
       />
+      <span class="apart" />
       <ControlButton
         command="terminate"
         icon="stop"
@@ -386,9 +403,10 @@ function LastLoss(): JSX.Element | null {
     >
       <span class="quiet">loss</span>
       {lasts.slice(0, MOST_LOSSES).map(({ optimizer, text, isFinite }) => (
-        <b key={optimizer} class={isFinite ? "" : "bad-text"}>
-          {text}
-        </b>
+        <span key={optimizer}>
+          {lasts.length > 1 && <span class="quiet">{optimizer.split(" of ").at(-1)} </span>}
+          <b class={isFinite ? "" : "bad-text"}>{text}</b>
+        </span>
       ))}
       <Sparkline
         lines={lines.map(({ values }) => values)}
@@ -406,15 +424,16 @@ const NEXT_THEME: Readonly<Record<Theme, Theme>> = {
 
 function ThemeButton(): JSX.Element {
   const text = `Colours: ${theme.value}`;
+  const sign = theme.value === "system" ? "auto" : theme.value;
   return (
     <button
       type="button"
-      class="icon"
+      class="theme"
       aria-label={text}
       title={text}
       onClick={() => theme.set(NEXT_THEME[theme.value])}
     >
-      <Icon name="sun" />
+      <Icon name="sun" /> <span class="quiet">{sign}</span>
     </button>
   );
 }

@@ -3,7 +3,10 @@ import type { JSX } from "preact";
 import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../wire";
 import { api } from "../load/api";
 import { useConditions } from "../load/conditions";
-import { grouped, ordinal } from "../text/numbers";
+import { useResource } from "../load/resource";
+import { parameterTitle, targetWords } from "../text/conditions";
+import { lastPart } from "../text/names";
+import { grouped } from "../text/numbers";
 import { clearTicks, go, rank, run, tickedPatterns } from "../state/store";
 import { messageOf, toast } from "../state/toasts";
 import { CountField } from "../parts/CountField";
@@ -55,7 +58,7 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
           : await api.editWatchpoint(current.id, id, whole);
       if (made.warning !== "") toast(`${made.name}: ${made.warning}`);
       else if (made.enabled && current.kind === "live" && rank.value?.state === "paused") {
-        toast(`${made.name} is now active`, "note", "", {
+        toast("Watchpoint added", "note", "", {
           text: "check now",
           act: () => void checkNow(current.id),
         });
@@ -94,6 +97,7 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
         )}
         <OpsField isForAll={isForAll} draft={draft} onChoose={choose} onChange={change} />
         <Pausing draft={draft} onChange={change} />
+        <PreviewLine draft={isForAll ? { ...draft, ops: [] } : draft} />
         <footer>
           {problem.value !== null && (
             <p class="error-line" role="alert">
@@ -110,6 +114,46 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
       </form>
     </Dialog>
   );
+}
+
+/** What the watchpoint would have hit in the last step of which statistics were recorded. */
+function PreviewLine({ draft }: { readonly draft: Draft }): JSX.Element | null {
+  const current = run.value;
+  const number = rank.value?.rank ?? 0;
+  const catalogue = useConditions().data;
+  const isLive = current?.kind === "live" && rank.value?.graph != null;
+  const key = JSON.stringify([draft.conditions, draft.ops, draft.join]);
+  const { data, error } = useResource(
+    isLive ? { run: current.id, key } : null,
+    "",
+    ({ run: id }, signal) => delayed(() => api.preview(id, number, draft), signal),
+  );
+  if (error !== null || data?.step == null) return null;
+  const what = targetWords(draft.conditions, catalogue).replace("all ", "");
+  return (
+    <p class="preview" role="status">
+      {data.judged + data.undecided === 0 ? (
+        `Nothing in step ${data.step} matches.`
+      ) : (
+        <>
+          Would have hit <b>{grouped(data.hits)}</b> of {grouped(data.judged)} {what} in step{" "}
+          {data.step}
+          {data.hits > 0 && `: ${data.examples.map(lastPart).join(", ")}`}
+          {data.hits > data.examples.length && ", …"}
+          {data.undecided > 0 && `; ${grouped(data.undecided)} more need the values`}.
+        </>
+      )}
+    </p>
+  );
+}
+
+const TYPING_MILLISECONDS = 300;
+
+/** Does the work when the user has stopped typing. */
+async function delayed<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  await new Promise((resolve) => setTimeout(resolve, TYPING_MILLISECONDS));
+  if (signal.aborted) throw new DOMException("another request follows", "AbortError");
+  return work();
 }
 
 function suggestedName(draft: Draft, catalogue: Catalogue | null): string {
@@ -249,11 +293,11 @@ function ConditionField({
       ) : (
         info !== undefined && (
           <>
-            <p class="formula">
-              <code>{info.formula}</code>
-            </p>
             <p class="quiet">
               {info.description} {info.advice}
+            </p>
+            <p class="formula">
+              <code>{info.formula}</code> <span class="quiet">{info.id}</span>
             </p>
             {info.parameters.map((parameter) => (
               <ParameterField
@@ -289,9 +333,11 @@ function ParameterField({ parameter, condition, onChange }: ParameterFieldProps)
   };
   return (
     <div class="field parameter">
-      <code>{parameter.name}</code>
+      <span class="parameter-name" title={parameter.name}>
+        {parameterTitle(parameter.name)}
+      </span>
       <TextField
-        label={parameter.name}
+        label={parameterTitle(parameter.name)}
         class={wrong.value === null ? "" : "wrong"}
         numeric
         isWrong={wrong.value !== null}
@@ -421,6 +467,16 @@ function OpsText({
   );
 }
 
+const STOPS: readonly (readonly [string, number])[] = [
+  ["every hit", 1],
+  ["every N-th hit", 10],
+  ["never, only list the hits", 0],
+];
+
+function stopOf(count: number): string {
+  return STOPS[count === 1 ? 0 : count === 0 ? 2 : 1]?.[0] ?? "";
+}
+
 function Pausing({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange">): JSX.Element {
   const ranks = run.value?.ranks ?? [];
   const toggleRank = (rank: number): void => {
@@ -432,24 +488,29 @@ function Pausing({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange"
   };
   return (
     <fieldset>
-      <legend>Pause</legend>
-      <label class="field">
-        <span>at every N-th hit, N =</span>
-        <CountField
-          label="Pause at every N-th hit"
-          class="short"
-          value={draft.break_after}
-          least={0}
-          onChange={(count) => onChange({ break_after: count })}
-        />
-        <span class="quiet">
-          {draft.break_after === 0
-            ? "never pauses: hits are only listed"
-            : draft.break_after === 1
-              ? "pauses at every hit; 0: never"
-              : `pauses at every ${ordinal(draft.break_after)} hit; 0: never`}
-        </span>
-      </label>
+      <legend>Stop</legend>
+      <div class="field stop-choice" role="radiogroup" aria-label="Stop">
+        {STOPS.map(([text, count]) => (
+          <label key={text} class="check">
+            <input
+              type="radio"
+              name="stop"
+              checked={stopOf(draft.break_after) === text}
+              onChange={() => onChange({ break_after: count })}
+            />
+            {text}
+          </label>
+        ))}
+        {draft.break_after > 1 && (
+          <CountField
+            label="N"
+            class="short"
+            value={draft.break_after}
+            least={2}
+            onChange={(count) => onChange({ break_after: count })}
+          />
+        )}
+      </div>
       <label class="check">
         <input
           type="checkbox"

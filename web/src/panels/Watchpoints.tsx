@@ -1,13 +1,15 @@
 import type { JSX } from "preact";
-import type { RunView, WatchpointSpec } from "../wire";
+import type { Catalogue, RunView, WatchpointSpec } from "../wire";
 import { api, type RankAt } from "../load/api";
 import { counted, grouped, ordinal } from "../text/numbers";
+import { useConditions } from "../load/conditions";
 import { useResource } from "../load/resource";
+import { conditionWords, patternWords, targetWords } from "../text/conditions";
 import { throttledVersion, go, rank, replaceRun, run, tickedPatterns } from "../state/store";
 import { attempt, toast } from "../state/toasts";
-import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { newWatchpoint, openWatchpoint, type Draft } from "./dialogs";
+import { PresetButtons, StartCard } from "./Presets";
 
 export function draftOf(spec: WatchpointSpec): Draft {
   const { id: _, ...draft } = spec;
@@ -29,14 +31,7 @@ export function Watchpoints(): JSX.Element {
         >
           <Icon name="plus" /> new
         </button>
-        <button
-          type="button"
-          class="small"
-          title="Add the watchpoints recommended for this network"
-          onClick={() => void attempt(() => api.recommend(current.id))}
-        >
-          recommended
-        </button>
+        <PresetButtons run={current.id} />
         {current.watchpoints.length > 1 && (
           <button
             type="button"
@@ -70,12 +65,7 @@ export function Watchpoints(): JSX.Element {
         (current.kind === "dump" || rank.value?.state === "paused") && (
           <Recheck current={current} />
         )}
-      {current.watchpoints.length === 0 && (
-        <Empty title="No watchpoints">
-          A watchpoint pauses the training when a tensor meets a condition. To watch only some ops,
-          tick them in the list first. Or start with the recommended watchpoints.
-        </Empty>
-      )}
+      <StartCard current={current} />
       <List current={current} />
     </div>
   );
@@ -203,10 +193,20 @@ function Recheck({ current }: { current: RunView }): JSX.Element {
               aria-label="Checked"
             />
           )}
+          {current.kind === "dump" && progress.running && (
+            <button
+              type="button"
+              class="small"
+              onClick={() => void attempt(() => api.stopCheck(current.id))}
+            >
+              Stop
+            </button>
+          )}
           <span class="quiet" role="status">
             {grouped(progress.done)} of {grouped(progress.total)}
             {current.kind === "live" && " checked"},{" "}
             {counted(progress.hits, current.kind === "live" ? "new hit" : "hit")}
+            {progress.seconds_left !== null && `, about ${timeLeft(progress.seconds_left)} left`}
           </span>
           {progress.notes.map((note) => (
             <p key={note} class="quiet">
@@ -217,6 +217,11 @@ function Recheck({ current }: { current: RunView }): JSX.Element {
       )}
     </div>
   );
+}
+
+/** A duration that is an estimate. */
+function timeLeft(seconds: number): string {
+  return seconds < 90 ? `${Math.ceil(seconds)} s` : `${Math.round(seconds / 60)} min`;
 }
 
 /** Checks the watchpoints now, against all available tensors. */
@@ -237,18 +242,17 @@ export function conditionText(spec: WatchpointSpec): string {
 }
 
 /** The ops a watchpoint covers, in a few words. */
-function scopeText(ops: readonly string[]): string {
+function scopeText({ ops, conditions }: WatchpointSpec, catalogue: Catalogue | null): string {
   const out = ops.filter((each) => each.startsWith("!"));
-  const named = namedText(ops.filter((each) => !each.startsWith("!")));
+  const [first, ...others] = ops.filter((each) => !each.startsWith("!"));
+  const named =
+    first === undefined
+      ? targetWords(conditions, catalogue)
+      : others.length > 0
+        ? `${grouped(others.length + 1)} ops, scopes or patterns`
+        : patternWords(first);
   if (out.length === 0) return named;
   return `${named} except ${out.length === 1 ? (out[0] ?? "").slice(1) : `${grouped(out.length)} others`}`;
-}
-
-function namedText(ops: readonly string[]): string {
-  const [first] = ops;
-  if (first === undefined) return "all tensors it applies to";
-  if (ops.length > 1) return `${grouped(ops.length)} ops, scopes or patterns`;
-  return /^[\w-]+\(/.test(first) ? `ops that match ${first}` : first;
 }
 
 function WatchpointRow({
@@ -262,6 +266,10 @@ function WatchpointRow({
   hits: number;
   warning: string;
 }): JSX.Element {
+  const catalogue = useConditions().data;
+  const words = spec.conditions
+    .map((each) => conditionWords(each, catalogue))
+    .join(spec.join === "all" ? " and " : " or ");
   const save = (change: Partial<Draft>): void => {
     void attempt(() => api.editWatchpoint(id, spec.id, { ...draftOf(spec), ...change }));
   };
@@ -290,8 +298,8 @@ function WatchpointRow({
             ...(spec.ranks.length > 0 ? [`ranks ${spec.ranks.join(", ")}`] : []),
           ].join("\n")}
         >
-          {conditionText(spec)}
-          <span class="scope-text"> · {scopeText(spec.ops)}</span>
+          {words}
+          <span class="scope-text"> · {scopeText(spec, catalogue)}</span>
           {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}
           {spec.break_after === 0
             ? " · never pauses"

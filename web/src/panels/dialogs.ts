@@ -8,7 +8,9 @@ export type Draft = Required<WatchpointDraft>;
 /** The dialog that is open. */
 export type OpenDialog =
   | { readonly kind: "help" }
+  | { readonly kind: "palette" }
   | { readonly kind: "terminate" }
+  | { readonly kind: "unwatched" }
   | {
       readonly kind: "watchpoint";
       readonly id: number | null;
@@ -19,7 +21,9 @@ export type OpenDialog =
 function isOpenDialog(value: unknown): value is OpenDialog | null {
   if (value === null) return true;
   if (typeof value !== "object" || !("kind" in value)) return false;
-  if (value.kind === "help" || value.kind === "terminate") return true;
+  if (value.kind === "palette") return true;
+  if (value.kind === "help" || value.kind === "terminate" || value.kind === "unwatched")
+    return true;
   return value.kind === "watchpoint" && "draft" in value && "id" in value && "isForAll" in value;
 }
 

@@ -45,12 +45,12 @@ export function CountField({
           onChange(count);
       }}
       onKeyDown={(event) => {
-        if (
-          event.key === "Enter" &&
-          event.currentTarget.value !== "" &&
-          event.currentTarget.validity.valid
-        )
-          onEnter?.();
+        if (event.key !== "Enter" && event.key !== "Escape") return;
+        const isValid = event.currentTarget.value !== "" && event.currentTarget.validity.valid;
+        if (event.key === "Enter" && !isValid) return;
+        if (event.key === "Enter") onEnter?.();
+        // Keys belong to the page again, except in a form, where Enter submits.
+        if (event.currentTarget.form === null) event.currentTarget.blur();
       }}
       onBlur={() => (typed.value = null)}
     />

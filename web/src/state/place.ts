@@ -1,3 +1,7 @@
+import type { BoxStatistic, GraphDetail } from "../wire";
+
+export type { GraphDetail };
+
 /**
  * Everything that determines what the page shows. The address contains it, so that a reload, or a
  * colleague with the link, shows the same.
@@ -5,12 +9,15 @@
 export type Tab = "compare" | "graph" | "tensor" | "loss" | "run";
 export type Side = "hits" | "watchpoints";
 export type NodeListing = "ops" | "lines";
-export type TensorMode = "table" | "heat" | "curve";
+export type TensorMode = "table" | "heat" | "tiles" | "curve";
 /** The part of a comparison that is shown; empty: the default. */
 export type ComparedPart = "" | "both" | "difference" | "a" | "b";
 export type PairList = "pairs" | "a" | "b";
 export type PairSort = "order" | "error";
+export type HitView = "causes" | "list";
 export type Io = "input" | "output";
+/** What boxes are coloured by; empty: their phase. */
+export type ColourBy = "" | BoxStatistic;
 
 /**
  * What a tensor is compared with; every part that is null is the same as the tensor's own. An empty
@@ -37,11 +44,17 @@ export interface Place {
   readonly tree: readonly string[];
   /** The user closed all scopes, so none is opened automatically. */
   readonly isClosed: boolean;
+  readonly view: GraphDetail;
+  readonly colourBy: ColourBy;
   readonly io: Io;
   readonly slot: number;
   readonly step: number | null;
   readonly index: string;
   readonly mode: TensorMode;
+  /** Further tensors in the chart over steps, as `curveKey` writes them. */
+  readonly curves: readonly string[];
+  /** Other runs and ranks in the chart of the loss, as `run rank`. */
+  readonly lossOf: readonly string[];
   readonly against: Against | null;
   readonly compared: ComparedPart;
   /** The first row of a long plane's comparison. */
@@ -63,6 +76,7 @@ export interface Place {
   readonly hitOp: boolean;
   readonly hitGraph: number | null;
   readonly hitAllRanks: boolean;
+  readonly hitView: HitView;
   /** Hits whose chain is unfolded, as `rank.number`. */
   readonly chains: readonly string[];
   readonly pairList: PairList;
@@ -81,11 +95,15 @@ export const START: Place = {
   open: [],
   tree: [],
   isClosed: false,
+  view: "model",
+  colourBy: "",
   io: "output",
   slot: 0,
   step: null,
   index: "",
   mode: "table",
+  curves: [],
+  lossOf: [],
   against: null,
   compared: "",
   comparedRow: 0,
@@ -104,7 +122,8 @@ export const START: Place = {
   hitStep: null,
   hitOp: false,
   hitGraph: null,
-  hitAllRanks: false,
+  hitAllRanks: true,
+  hitView: "causes",
   chains: [],
   pairList: "pairs",
   pairQuery: "",
@@ -134,11 +153,19 @@ export function parsePlace(search: string): Place {
     open: given.getAll("open"),
     tree: given.getAll("tree"),
     isClosed: given.get("closed") === "1",
+    view: oneOf(given.get("view"), ["model", "step", "everything"], "model"),
+    colourBy: oneOf(
+      given.get("colour"),
+      ["", "l2norm", "max", "zeros", "non-finite", "distance"],
+      "",
+    ),
     io: oneOf(given.get("io"), ["output", "input"], "output"),
     slot: whole(given.get("slot")) ?? 0,
     step: whole(given.get("step")),
     index: text("index"),
-    mode: oneOf(given.get("mode"), ["table", "heat", "curve"], "table"),
+    mode: oneOf(given.get("mode"), ["table", "heat", "tiles", "curve"], "table"),
+    curves: given.getAll("curve"),
+    lossOf: given.getAll("loss_of"),
     against: parseAgainst(given),
     compared: oneOf(given.get("compared"), ["", "both", "difference", "a", "b"], ""),
     comparedRow: Math.max(whole(given.get("compared_row")) ?? 0, 0),
@@ -157,7 +184,8 @@ export function parsePlace(search: string): Place {
     hitStep: whole(given.get("hit_step")),
     hitOp: given.get("hit_op") === "1",
     hitGraph: whole(given.get("hit_graph")),
-    hitAllRanks: given.get("hit_rank") === "all",
+    hitAllRanks: given.get("hit_rank") !== "one",
+    hitView: oneOf(given.get("hit_view"), ["causes", "list"], "causes"),
     chains: given.getAll("chain"),
     pairList: oneOf(given.get("pair_list"), ["pairs", "a", "b"], "pairs"),
     pairQuery: text("pair_query"),
@@ -198,11 +226,15 @@ export function formatPlace(place: Place): string {
   for (const scope of place.open) out.append("open", scope);
   for (const scope of place.tree) out.append("tree", scope);
   if (place.isClosed) out.append("closed", "1");
+  put("view", place.view, START.view);
+  put("colour", place.colourBy, START.colourBy);
   put("io", place.io, START.io);
   put("slot", place.slot, START.slot);
   put("step", place.step, START.step);
   put("index", place.index, START.index);
   put("mode", place.mode, START.mode);
+  for (const curve of place.curves) out.append("curve", curve);
+  for (const other of place.lossOf) out.append("loss_of", other);
   if (place.against !== null) {
     out.append("compare", "1");
     put("with_step", place.against.step, null);
@@ -229,7 +261,8 @@ export function formatPlace(place: Place): string {
   put("hit_step", place.hitStep, START.hitStep);
   if (place.hitOp) out.append("hit_op", "1");
   put("hit_graph", place.hitGraph, START.hitGraph);
-  if (place.hitAllRanks) out.append("hit_rank", "all");
+  if (!place.hitAllRanks) out.append("hit_rank", "one");
+  put("hit_view", place.hitView, START.hitView);
   for (const chain of place.chains) out.append("chain", chain);
   put("pair_list", place.pairList, START.pairList);
   put("pair_query", place.pairQuery, START.pairQuery);

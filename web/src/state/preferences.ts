@@ -66,6 +66,20 @@ export const follow = stored(localStorage, "sonde.follow", true, isBoolean);
 export const stretched = stored(localStorage, "sonde.stretched", false, isBoolean);
 /** Whether the vertical axis of the loss is logarithmic. */
 export const logLoss = stored(localStorage, "sonde.logLoss", false, isBoolean);
+/** What a cell of a heat map shows of its elements. */
+export type CellBy = "mean" | "largest";
+const isCellBy = (value: unknown): value is CellBy => value === "mean" || value === "largest";
+export const cellBy = stored<CellBy>(localStorage, "sonde.cells", "largest", isCellBy);
+/** Whether statistics are those of the slice on the screen, not of the whole tensor. */
+export const sliceStatistics = stored(localStorage, "sonde.sliceStatistics", false, isBoolean);
+/** Curves over steps: the statistic, its axis, and how much the lines are smoothed (0 to 0.99). */
+const isText = (value: unknown): value is string => typeof value === "string";
+export const curveStatistic = stored(localStorage, "sonde.curveStatistic", "", isText);
+export const logCurve = stored(localStorage, "sonde.logCurve", false, isBoolean);
+const isShare = (value: unknown): value is number => isNumber(value) && value >= 0 && value < 1;
+export const smoothing = stored(localStorage, "sonde.smoothing", 0, isShare);
+/** Whether the column of details is folded away. */
+export const isRightFolded = stored(localStorage, "sonde.rightFolded", false, isBoolean);
 /** How many steps one click runs, and of how many steps an op's values are kept. */
 export const stepsToRun = stored(sessionStorage, "sonde.steps", 1, isCount);
 export const stepsToKeep = stored(sessionStorage, "sonde.keep", 2, isCount);

@@ -3,10 +3,21 @@ import type { RankView } from "../wire";
 import { runTitle } from "../text/names";
 import { follow } from "./preferences";
 import { toast } from "./toasts";
-import { chooseRank, go, place, rank, run, selectOp } from "./store";
+import {
+  areRunsLoaded,
+  chooseRank,
+  chooseRun,
+  go,
+  place,
+  rank,
+  run,
+  runs,
+  selectOp,
+} from "./store";
 
 /**
- * Shows a toast when a rank pauses at a hit or a breakpoint while another rank is on the screen.
+ * When a rank pauses at a hit or a breakpoint while another rank is on the screen: goes there, if
+ * the page follows the training and the rank on the screen has no such pause; else shows a toast.
  */
 export function notifyAboutOtherRanks(): void {
   let subject = "";
@@ -19,6 +30,10 @@ export function notifyAboutOtherRanks(): void {
     for (const each of current.ranks) {
       const stop = now.get(each.rank) ?? "";
       if (!isSame || each.rank === shown || stop === "" || before.get(each.rank) === stop) continue;
+      if (follow.peek() && stopOf(rank.value ?? each) === "") {
+        queueMicrotask(() => showStop(each));
+        continue;
+      }
       toast(
         `rank ${each.rank}: ${each.message === "" ? "paused at a hit" : each.message}`,
         "note",
@@ -31,9 +46,42 @@ export function notifyAboutOtherRanks(): void {
   });
 }
 
-function showStop({ rank: number, op }: RankView): void {
+function showStop({ rank: number, op, hit }: RankView): void {
   chooseRank(number);
-  if (op !== null) selectOp(op);
+  go({ side: "hits" });
+  const wanted = op ?? hit?.op ?? null;
+  if (wanted !== null) selectOp(wanted);
+}
+
+/** Says that another training connected, while the page keeps showing the run that it shows. */
+export function announceRuns(): void {
+  let known: ReadonlySet<string> | null = null;
+  effect(() => {
+    const ids = new Set(runs.value.map((each) => each.id));
+    if (!areRunsLoaded.value) return;
+    for (const each of runs.value) {
+      if (known === null || known.has(each.id) || each.id === run.value?.id) continue;
+      toast(`${runTitle(runs.value, each.id)} connected`, "note", "", {
+        text: "show",
+        act: () => chooseRun(each.id),
+      });
+    }
+    known = ids;
+  });
+}
+
+/** Opens a dump at the op that its headline names, unless the user has selected something. */
+export function openAtHeadline(): void {
+  let opened = "";
+  effect(() => {
+    const current = run.value;
+    const found = current?.headline ?? null;
+    if (current === null || found === null || current.kind !== "dump") return;
+    if (found.op === "" || opened === current.id || found.kind === "divergence") return;
+    opened = current.id;
+    if (place.peek().op !== "") return;
+    queueMicrotask(() => selectOp(found.op, { step: found.step, side: "hits" }));
+  });
 }
 
 /** Where a rank paused at a hit or a breakpoint; else empty. */
@@ -53,7 +101,8 @@ export function updatePageTitle(): void {
     const name = runTitle([currentRun], currentRun.id);
     const state =
       currentRun.kind === "dump" ? "" : `${currentRank.state}, step ${currentRank.step} · `;
-    document.title = `${state}${name} · Sonde`;
+    const told = currentRun.headline === null ? state : `${currentRun.headline.title} · `;
+    document.title = `${told}${name} · Sonde`;
   });
 }
 
@@ -86,7 +135,10 @@ export function followPauses(): void {
     const isNew = subject === who ? before !== now : place.peek().op === "";
     subject = who;
     before = now;
-    if (!isNew || currentRank.state !== "paused" || !follow.peek()) return;
+    if (!isNew || currentRank.state !== "paused") return;
+    if (currentRank.reason === "hit" && place.peek().side !== "hits")
+      queueMicrotask(() => go({ side: "hits" }));
+    if (!follow.peek()) return;
     // Show the latest step instead of the step that was selected before.
     if (place.peek().step !== null) go({ step: null });
     if (currentRank.op === null) {

@@ -1,6 +1,6 @@
-import { batch, computed, signal, type ReadonlySignal } from "@preact/signals";
-import { api, type GraphAt } from "../load/api";
-import { asScope, scopesOf } from "../text/names";
+import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
+import { api, type GraphAt, type ShownGraphAt } from "../load/api";
+import { asScope, drawnScopes } from "../text/names";
 import type { ControlRequest, GraphInfo, OpTensors, RankView, RunView } from "../wire";
 import { graphOf } from "./graphs";
 import {
@@ -9,6 +9,7 @@ import {
   parsePlace,
   START,
   type Against,
+  type GraphDetail,
   type Io,
   type Place,
 } from "./place";
@@ -72,7 +73,12 @@ let shown: { readonly of: string; readonly id: number } | null = null;
 export const graph = computed<GraphInfo | null>(() => {
   if (rank.value === null) return null;
   const of = `${run.value?.id ?? ""} ${rank.value.rank}`;
-  const found = graphOf(rank.value, place.value.graph, shown?.of === of ? shown.id : null);
+  const found = graphOf(
+    rank.value,
+    place.value.graph,
+    shown?.of === of ? shown.id : null,
+    place.value.step,
+  );
   shown = found === null ? null : { of, id: found.id };
   return found;
 });
@@ -81,6 +87,16 @@ export const graphAt = computed<GraphAt | null>(() => {
   if (run.value === null || rank.value === null || graph.value === null) return null;
   return { run: run.value.id, rank: rank.value.rank, graph: graph.value.id };
 });
+/** The same, with as many nodes as the view shows. */
+export const shownGraphAt = computed<ShownGraphAt | null>(() =>
+  graphAt.value === null ? null : { ...graphAt.value, view: place.value.view },
+);
+/** The place of the current op in the graph on the screen, in the middle of a step. */
+export const currentOrder = computed<number | null>(() =>
+  rank.value === null || hasEnded(rank.value) || rank.value.op === null
+    ? null
+    : (graph.value?.here ?? null),
+);
 /** The rank the controls act on, if the run has it; null: all ranks. */
 export const rankToControl = computed<number | null>(() => {
   const wanted = controlledRank.value;
@@ -96,7 +112,7 @@ export function hasEnded({ state }: Pick<RankView, "state">): boolean {
 /**
  * The run that most likely matters: one that has not ended before one that has, then the latest.
  */
-function newest(all: readonly RunView[]): RunView | undefined {
+export function newest(all: readonly RunView[]): RunView | undefined {
   const isAlive = (each: RunView): boolean =>
     each.kind === "live" && each.ranks.some((one) => !hasEnded(one));
   return all.findLast(isAlive) ?? all.at(-1);
@@ -169,10 +185,42 @@ export function throttledVersion(topic: Topic): number {
 
 // ---- Actions of the user
 
+/**
+ * The place with the run and, of several, the rank that it shows: the address names both, so that
+ * the link shows the same to a colleague, and another run never takes their place.
+ */
+function pinned(at: Place): Place {
+  if (at.run !== "" && !runs.value.some((each) => each.id === at.run)) return at;
+  const shownRun = at.run === "" ? newest(runs.value) : runs.value.find(({ id }) => id === at.run);
+  if (shownRun === undefined) return at;
+  const ranks = shownRun.ranks;
+  const number = at.rank ?? (ranks.length > 1 ? (ranks[0]?.rank ?? null) : null);
+  return { ...at, run: shownRun.id, rank: number };
+}
+
+/** Keeps showing this run and rank from now on. */
+export function pinPlace(): void {
+  const after = pinned(place.value);
+  if (formatPlace(after) === formatPlace(place.value)) return;
+  history.replaceState(null, "", formatPlace(after));
+  writable.place.value = after;
+}
+
+/** Pins the run as soon as the user does anything, and shows it in the address before that. */
+export function pinOnTouch(): void {
+  for (const event of ["pointerdown", "keydown"]) {
+    window.addEventListener(event, pinPlace, { capture: true });
+  }
+  effect(() => {
+    const text = formatPlace(pinned(place.value));
+    if (runs.value.length > 0 && text !== location.search) history.replaceState(null, "", text);
+  });
+}
+
 /** Goes to another place; only the named parts change. */
 export function go(change: Partial<Place>): void {
   const before = place.value;
-  const after = { ...before, ...change };
+  const after = pinned({ ...before, ...change });
   const text = formatPlace(after);
   if (text === formatPlace(before)) return;
   const target = text === "" ? location.pathname : text;
@@ -215,18 +263,37 @@ const NEW_OP = {
 export function selectOp(name: string, more: Partial<Place> = {}): void {
   const now = place.value;
   if (name !== now.op) writable.opScope.value = "";
-  const open = new Set([...now.open, ...scopesOf(name)]);
+  const open = new Set([...now.open, ...drawnScopes(name, now.view)]);
   const step = run.value?.kind === "dump" ? now.step : null;
   const reset = name === now.op ? {} : { ...NEW_OP, step };
   go({ ...reset, op: name, open: [...open], ...more });
 }
 
-/** Opens the scopes of the selected op; the name of a parameter does not contain them. */
+/** Shows a step of a dump. The step decides which graph is shown. */
+export function chooseStep(step: number): void {
+  go({ step, graph: null });
+}
+
+/** Draws more or less of the graph. */
+export function chooseView(view: GraphDetail): void {
+  go({ view, open: [], tree: [], isClosed: false });
+}
+
+/** Nothing is selected any more. */
+export function deselect(): void {
+  if (place.value.op !== "") go({ ...NEW_OP, op: "" });
+}
+
+/**
+ * Opens the scopes of the selected op; the name of a parameter does not contain them, nor that of
+ * an op outside of all modules.
+ */
 export function revealScope(scope: string): void {
   const path = asScope(scope);
   writable.opScope.value = path;
   const now = place.value;
-  const missing = scopesOf(path).filter((each) => !now.open.includes(each));
+  const around = path === "" ? [] : [...drawnScopes(path, now.view), path];
+  const missing = around.filter((each) => !now.open.includes(each));
   if (missing.length > 0) go({ open: [...now.open, ...missing] });
 }
 

@@ -15,8 +15,10 @@ export interface ToastAction {
   readonly act: () => void;
 }
 
-const STAYS_MILLISECONDS = 9000;
-const MOST = 4;
+const STAYS_MILLISECONDS = 5000;
+/** Notes with a button stay longer: the user may want to press it. */
+const WITH_ACTION_MILLISECONDS = 9000;
+const MOST = 3;
 
 const shown = signal<readonly Toast[]>([]);
 export const toasts: ReadonlySignal<readonly Toast[]> = shown;
@@ -33,8 +35,11 @@ export function toast(
   if (same !== undefined) return;
   last += 1;
   const id = last;
-  shown.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug, action }];
-  if (kind === "note") setTimeout(() => dismiss(id), STAYS_MILLISECONDS);
+  // A new note replaces the one before; errors stay beside it.
+  const others = toasts.value.filter((each) => kind === "error" || each.kind === "error");
+  shown.value = [...others.slice(1 - MOST), { id, kind, text, slug, action }];
+  const stays = action === null ? STAYS_MILLISECONDS : WITH_ACTION_MILLISECONDS;
+  if (kind === "note") setTimeout(() => dismiss(id), stays);
 }
 
 export function dismiss(id: number): void {

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import type { Compared, DistanceNumbers, StatisticNumbers, Table } from "../wire";
 import { api, type TensorAt } from "../load/api";
 import { lastPart, runTitle } from "../text/names";
-import { brief, grouped, toNumber, typeText, type NumberFormat } from "../text/numbers";
+import { brief, cosineText, grouped, toNumber, typeText, type NumberFormat } from "../text/numbers";
 import type { Against, ComparedPart } from "../state/place";
 import { useResource } from "../load/resource";
 import { useTensorVersion } from "../load/tensorVersion";
@@ -41,7 +41,11 @@ export function ComparePane({
   const columns = Math.min(plane.columns, MOST_COLUMNS);
   const rows = Math.max(Math.min(plane.rows, Math.floor(MOST_CELLS / Math.max(columns, 1))), 1);
   const first = Math.min(comparedRow, Math.max(plane.rows - rows, 0));
-  const index = windowIndex(plane, first, rows, 0, columns);
+  // A picture shows the whole plane, a table as many rows as fit into one answer.
+  const index =
+    mode === "heat"
+      ? windowIndex(plane, 0, plane.rows, 0, plane.columns)
+      : windowIndex(plane, first, rows, 0, columns);
   const tensorVersion = useTensorVersion();
   // Rows and tolerance are part of the version: the old table stays visible while they change.
   const { data, error, loading } = useResource(
@@ -54,6 +58,7 @@ export function ComparePane({
       <Incomparable
         error={error}
         op={at.op}
+        other={against.run === null && against.rank === null ? against.op : null}
         isStep={against.step !== null && against.run === null}
       />
     );
@@ -69,14 +74,22 @@ export function ComparePane({
   return (
     <div class="compare">
       <div class="toolbar">
-        <Choice data={data} shown={shown} onShown={(value) => go({ compared: value })} />
+        <Choice
+          data={data}
+          names={sideNames(data, at, against)}
+          shown={shown}
+          onShown={(value) => go({ compared: value })}
+        />
         <span class="spacer" />
-        {plane.rows > rows && <Pager first={first} rows={rows} of={plane.rows} />}
+        {plane.rows > rows && mode !== "heat" && (
+          <Pager first={first} rows={rows} of={plane.rows} />
+        )}
         <ToleranceField boundary={data.boundary} />
       </div>
       <Distances
         of={data.distances}
-        what={versus(data, at, against)}
+        what={sideNames(data, at, against).join(" − ")}
+        isUpdate={isUpdate(data, against)}
         title={`${name(data.a)} − ${name(data.b)}`}
       />
       <div class="tensor-body">
@@ -89,7 +102,13 @@ export function ComparePane({
           />
         </div>
         {(shown !== "both" || mode === "heat") && (
-          <BothStatistics at={at} against={against} version={tensorVersion} of={statistics} />
+          <BothStatistics
+            at={at}
+            against={against}
+            version={tensorVersion}
+            of={statistics}
+            names={sideNames(data, at, against)}
+          />
         )}
       </div>
     </div>
@@ -125,10 +144,13 @@ function Pager({ first, rows, of }: { first: number; rows: number; of: number })
 function Incomparable({
   error,
   op,
+  other,
   isStep,
 }: {
   error: string;
   op: string;
+  /** The other op, if the comparison is with one of the same rank. */
+  other: string | null;
   isStep: boolean;
 }): JSX.Element {
   const current = run.value;
@@ -137,6 +159,11 @@ function Incomparable({
       <p class="error-line">{error}</p>
       <p class="actions">
         {isStep && current?.kind === "live" && <KeepButton run={current.id} op={op} />}
+        {other !== null && current?.kind === "live" && (
+          <span title={other}>
+            {lastPart(other)}: <KeepButton run={current.id} op={other} />
+          </span>
+        )}
         <button type="button" class="small" onClick={() => go({ against: null })}>
           Stop comparing
         </button>
@@ -150,9 +177,16 @@ interface BothStatisticsProps {
   readonly against: Against;
   readonly version: string;
   readonly of: StatisticNumbers | null;
+  readonly names: readonly [string, string];
 }
 
-function BothStatistics({ at, against, version, of }: BothStatisticsProps): JSX.Element | null {
+function BothStatistics({
+  at,
+  against,
+  version,
+  of,
+  names,
+}: BothStatisticsProps): JSX.Element | null {
   const other: TensorAt = {
     run: against.run ?? at.run,
     rank: against.rank ?? at.rank,
@@ -165,7 +199,7 @@ function BothStatistics({ at, against, version, of }: BothStatisticsProps): JSX.
   if (of === null || data?.statistics == null) return null;
   return (
     <aside class="tensor-side pair" aria-label="Statistics">
-      <StatisticPair one={of} other={data.statistics} />
+      <StatisticPair one={of} other={data.statistics} names={names} />
     </aside>
   );
 }
@@ -179,14 +213,22 @@ interface PanesProps {
 
 function Panes({ data, shown, plane, format }: PanesProps): JSX.Element {
   if (shown === "heat")
-    return <HeatMap heat={data.heat} plane={plane} label="Difference as a heat map" />;
+    return areSame(data.distances) ? (
+      <Empty title="Identical">No element differs.</Empty>
+    ) : (
+      <HeatMap heat={data.heat} plane={plane} label="Difference as a heat map" by="largest" />
+    );
   if (shown === "both") {
     return (
       <div class="sides">
         <Side table={data.a} boundary={0} isDifference={false} format={format} />
         <Side table={data.b} boundary={0} isDifference={false} format={format} />
         <div class="sides-difference">
-          <HeatMap heat={data.heat} plane={plane} label="Difference as a heat map" />
+          {areSame(data.distances) ? (
+            <Empty title="Identical">No element differs.</Empty>
+          ) : (
+            <HeatMap heat={data.heat} plane={plane} label="Difference as a heat map" by="largest" />
+          )}
         </div>
       </div>
     );
@@ -207,32 +249,45 @@ function name(table: Table): string {
   return `${lastPart(op)} ${io} ${slot}${step === null ? "" : `, step ${step}`}`;
 }
 
-/** What differs between the two tensors: the steps, the ranks, or the ops. */
-function versus({ a, b }: Compared, at: TensorAt, against: Against): string {
-  if (against.run !== null) return `this − ${runTitle(runs.value, against.run)}`;
-  if (against.rank !== null) return `rank ${at.rank} − rank ${against.rank}`;
-  if (
-    a.tensor.op === b.tensor.op &&
-    a.tensor.io === b.tensor.io &&
-    a.tensor.slot === b.tensor.slot
-  ) {
-    return `step ${a.tensor.step ?? "?"} − step ${b.tensor.step ?? "?"}`;
-  }
-  return `${name(a)} − ${name(b)}`;
+function isSameTensor({ a, b }: Compared): boolean {
+  return (
+    a.tensor.op === b.tensor.op && a.tensor.io === b.tensor.io && a.tensor.slot === b.tensor.slot
+  );
+}
+
+/** The names of the two tensors, by what differs: the runs, the ranks, the steps, or the ops. */
+function sideNames(data: Compared, at: TensorAt, against: Against): readonly [string, string] {
+  const { a, b } = data;
+  if (against.run !== null)
+    return [runTitle(runs.value, at.run), runTitle(runs.value, against.run)];
+  if (against.rank !== null) return [`rank ${at.rank}`, `rank ${against.rank}`];
+  if (isSameTensor(data)) return [`step ${a.tensor.step ?? "?"}`, `step ${b.tensor.step ?? "?"}`];
+  return [name(a), name(b)];
+}
+
+/** Whether the comparison is of one tensor in two steps: then its change has a ratio. */
+function isUpdate(data: Compared, against: Against): boolean {
+  return against.run === null && against.rank === null && isSameTensor(data);
+}
+
+/** NaN does not equal NaN; here an element that is NaN in both tensors counts as equal. */
+function areSame({ non_finite_disagreed: bad, max_abs_error: error }: DistanceNumbers): boolean {
+  return bad === 0 && error === 0;
 }
 
 interface ChoiceProps {
   readonly data: Compared;
+  readonly names: readonly [string, string];
   readonly shown: Shown;
   readonly onShown: (value: Shown) => void;
 }
 
-function Choice({ data, shown, onShown }: ChoiceProps): JSX.Element {
+function Choice({ data, names, shown, onShown }: ChoiceProps): JSX.Element {
   const texts: readonly (readonly [Shown, string, string])[] = [
     ["both", "side by side", "Both tensors, and their difference as an image"],
-    ["difference", "difference", "This tensor minus the other"],
-    ["a", "this", `${name(data.a)} ${typeText(data.a.type)}`],
-    ["b", "other", `${name(data.b)} ${typeText(data.b.type)}`],
+    ["difference", "difference", names.join(" − ")],
+    ["a", names[0], `${name(data.a)} ${typeText(data.a.type)}`],
+    ["b", names[1], `${name(data.b)} ${typeText(data.b.type)}`],
   ];
   return (
     <div class="segments" role="tablist" aria-label="What the table shows">
@@ -293,15 +348,16 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
 function Distances({
   of,
   what,
+  isUpdate: hasRatio,
   title,
 }: {
   of: DistanceNumbers;
   what: string;
+  isUpdate: boolean;
   title: string;
 }): JSX.Element {
   const rest = of.count - of.equal_count;
-  // NaN does not equal NaN; here an element that is NaN in both tensors counts as equal.
-  const isSame = of.non_finite_disagreed === 0 && of.max_abs_error === 0;
+  const isSame = areSame(of);
   return (
     <p class="distances" role="status">
       <span class="quiet versus" title={title}>
@@ -324,11 +380,16 @@ function Distances({
         <i>max relative</i> {brief(of.max_relative_error)}
       </span>
       <span>
-        <i>cosine</i> {brief(of.cosine)}
+        <i>cosine</i> {cosineText(of.cosine)}
       </span>
-      <span>
-        <i>max ulp</i> {brief(of.max_ulp)}
+      <span title="The norm of the difference by the norm of the second tensor">
+        <i>{hasRatio ? "|Δ|/|w|" : "relative L2"}</i> {brief(of.relative_l2)}
       </span>
+      {of.max_ulp !== "nan" && (
+        <span>
+          <i>max ulp</i> {brief(of.max_ulp)}
+        </span>
+      )}
       {of.non_finite_disagreed > 0 && (
         <b class="mark-nan">{grouped(of.non_finite_disagreed)} finite in one only</b>
       )}

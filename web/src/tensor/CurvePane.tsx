@@ -1,100 +1,158 @@
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { StatisticCurve } from "../wire";
 import { api, type TensorAt } from "../load/api";
-import { counted, toNumber, type WireNumber } from "../text/numbers";
+import { counted } from "../text/numbers";
 import { useResource } from "../load/resource";
 import { useTensorVersion } from "../load/tensorVersion";
-import { go } from "../state/store";
-import { Chart, type Series } from "../parts/Chart";
+import { curveStatistic, logCurve, smoothing } from "../state/preferences";
+import { go, isOver, place, run, throttledVersion } from "../state/store";
+import { attempt } from "../state/toasts";
+import { Chart, COLOURS, colourOf, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
+import { SmoothingField } from "../parts/SmoothingField";
+import { AddCurve, CurveList, curveName } from "./CurveList";
+import {
+  allSteps,
+  badSteps,
+  curveKey,
+  knownStatistics,
+  parseCurveKey,
+  RANGE,
+  smoothed,
+  valuesAt,
+  type CurveAt,
+  type StatisticChoice,
+} from "./curves";
 
-/** One tensor's statistics over the steps; a click opens the step. */
+/** Statistics over the steps, of one tensor or of several together; a click opens the step. */
 export function CurvePane({ at }: { readonly at: TensorAt }): JSX.Element {
   const tensorVersion = useTensorVersion();
   const { step: _, ...tensor } = at;
-  const { data, error, loading } = useResource(tensor, tensorVersion, api.curve);
+  const others = place.value.curves
+    .map(parseCurveKey)
+    .filter((each) => each !== null)
+    .filter((each) => curveKey(each) !== curveKey(tensor));
+  const all: readonly CurveAt[] = [tensor, ...others];
+  const request = { keys: all.map(curveKey).join("\n") };
+  const version = `${tensorVersion} ${throttledVersion("loss")}`;
+  const { data, error, loading } = useResource(request, version, (_request, signal) =>
+    Promise.all(all.map((each) => api.curve(each, signal))),
+  );
+  useRecording(all, data);
   if (error !== null) return <Empty title="No curve">{error}</Empty>;
   if (data === null) return <Empty title={loading ? "Loading…" : "No curve"} />;
-  if (data.points.length === 0)
-    return (
-      <Empty title="No steps yet">
-        Statistics of this tensor are recorded from the next step on.
-      </Empty>
-    );
-  return <Curves data={data} />;
-}
-
-function finite(value: WireNumber | null): number | null {
-  if (value === null) return null;
-  const number = toNumber(value);
-  return Number.isFinite(number) ? number : null;
-}
-
-function Curves({ data }: { data: StatisticCurve }): JSX.Element {
-  const { steps, values, spread, bad } = useMemo(() => {
-    const { points } = data;
-    const valueSeries: readonly Series[] = [
-      {
-        label: "max",
-        colour: "three",
-        values: points.map((point) => finite(point.statistics.finite_max)),
-      },
-      { label: "mean", colour: "one", values: points.map((point) => finite(point.statistics.avg)) },
-      {
-        label: "min",
-        colour: "two",
-        values: points.map((point) => finite(point.statistics.finite_min)),
-      },
-    ];
-    const spreadSeries: readonly Series[] = [
-      { label: "std", colour: "four", values: points.map((point) => finite(point.statistics.std)) },
-      {
-        label: "mean |x|",
-        colour: "one",
-        values: points.map((point) => finite(point.statistics.abs_mean)),
-      },
-    ];
-    return {
-      steps: points.map((point) => point.step),
-      values: valueSeries,
-      spread: spreadSeries,
-      bad: points
-        .filter(
-          ({ statistics: of }) => of.nan_count + of.positive_inf_count + of.negative_inf_count > 0,
-        )
-        .map((point) => point.step),
-    };
-  }, [data]);
-  const open = (step: number): void => go({ step, mode: "table" });
   return (
-    <div class="charts">
-      <h4>
-        Min, mean, max
+    <div class="charts scroll">
+      {data.every(({ points }) => points.length === 0) ? (
+        <Empty title="No steps yet">
+          Statistics of this tensor are recorded from the next step on.
+        </Empty>
+      ) : (
+        <Curves all={all} data={data} />
+      )}
+      <CurveList all={all} data={data} />
+      <AddCurve at={tensor} />
+    </div>
+  );
+}
+
+/** Has the statistics of what is shown recorded in every step, from the moment it is opened. */
+function useRecording(all: readonly CurveAt[], data: readonly StatisticCurve[] | null): void {
+  const missing =
+    run.value?.kind === "live" && !isOver.value && data?.length === all.length
+      ? all.filter((each, at) => each.run === run.value?.id && data[at]?.is_recorded === false)
+      : [];
+  const key = missing.map(curveKey).join("\n");
+  useEffect(() => {
+    for (const { run: id, rank, op, io, slot } of missing)
+      void attempt(() => api.record(id, { op, io, slot, rank, is_on: true }));
+  }, [key]);
+}
+
+function chosenStatistics(data: readonly StatisticCurve[]): {
+  readonly known: readonly StatisticChoice[];
+  readonly shown: readonly StatisticChoice[];
+  readonly id: string;
+} {
+  const known = knownStatistics(data);
+  const range = known.filter(({ id }) => id === "max" || id === "mean" || id === "min");
+  const points = data[0]?.points ?? [];
+  const ranged = points.filter((point) => range.some(({ of }) => of(point) !== null)).length;
+  const canRange = data.length === 1 && 2 * ranged > points.length;
+  const wanted = known.find(({ id }) => id === curveStatistic.value);
+  if (wanted !== undefined) return { known, shown: [wanted], id: wanted.id };
+  if (canRange) return { known, shown: range, id: RANGE };
+  const one = known.find(({ id }) => id === "norm") ?? known[0];
+  return { known, shown: one === undefined ? [] : [one], id: one?.id ?? "" };
+}
+
+function Curves({
+  all,
+  data,
+}: {
+  readonly all: readonly CurveAt[];
+  readonly data: readonly StatisticCurve[];
+}): JSX.Element {
+  const { known, shown, id } = chosenStatistics(data);
+  const share = smoothing.value;
+  const { steps, series, bad } = useMemo(() => {
+    const at = allSteps(data);
+    const lines = data.flatMap((curve, number) =>
+      shown.map((statistic, place): Series => {
+        const line = data.length === 1 ? place : number;
+        const name = all[number];
+        return {
+          label: data.length === 1 || name === undefined ? statistic.label : curveName(name, all),
+          colour: colourOf(line),
+          isDashed: line >= COLOURS.length,
+          values: smoothed(valuesAt(curve, at, statistic), share),
+        };
+      }),
+    );
+    return { steps: at, series: lines, bad: badSteps(data) };
+  }, [data, id, share]);
+  return (
+    <>
+      <div class="chart-head">
+        <select
+          aria-label="Statistic"
+          value={id}
+          onChange={(event) => curveStatistic.set(event.currentTarget.value)}
+        >
+          {data.length === 1 && known.some((each) => each.id === "mean") && (
+            <option value={RANGE}>min, mean, max</option>
+          )}
+          {known.map((each) => (
+            <option key={each.id} value={each.id}>
+              {each.label}
+            </option>
+          ))}
+        </select>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={logCurve.value}
+            onChange={(event) => logCurve.set(event.currentTarget.checked)}
+          />{" "}
+          log scale
+        </label>
+        <SmoothingField />
         {bad.length > 0 && (
           <span class="bad-text">
-            {" "}
-            · not finite in {counted(bad.length, "step")}, first in step {bad[0]}
+            not finite in {counted(bad.length, "step")}, first in step {bad[0]}
           </span>
         )}
-      </h4>
+      </div>
       <Chart
         steps={steps}
-        series={values}
+        series={series}
         bad={bad}
-        height={240}
-        label="Values by step"
-        onStep={open}
+        height={280}
+        label="Statistics by step"
+        isLog={logCurve.value}
+        onStep={(step) => go({ step, mode: "table" })}
       />
-      <h4>Standard deviation, mean of |x|</h4>
-      <Chart
-        steps={steps}
-        series={spread}
-        bad={bad}
-        height={170}
-        label="Standard deviation by step"
-        onStep={open}
-      />
-    </div>
+    </>
   );
 }

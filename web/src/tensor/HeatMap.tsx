@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Heat } from "../wire";
 import { brief } from "../text/numbers";
-import { isDark, stretched } from "../state/preferences";
+import { isDark, stretched, type CellBy } from "../state/preferences";
 import {
   colourOf,
   cssColour,
@@ -20,6 +20,9 @@ interface HeatMapProps {
   readonly heat: Heat;
   readonly plane: Plane;
   readonly label: string;
+  /** What a cell shows of its elements, if it covers several; null: the legend has no choice. */
+  readonly by: CellBy;
+  readonly onBy?: (by: CellBy) => void;
   /** A part of the plane was chosen: rows [row, row + rows) and columns likewise. */
   readonly onArea?: (row: number, rows: number, column: number, columns: number) => void;
 }
@@ -52,7 +55,7 @@ function length(plane: Plane, which: "row" | "column"): number {
 }
 
 /** A plane of a tensor as a heat map; non-finite values have their own colours. */
-export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Element {
+export function HeatMap({ heat, plane, label, by, onBy, onArea }: HeatMapProps): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const pointed = useSignal<Pointed | null>(null);
   const dark = isDark.value;
@@ -101,12 +104,51 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
           onClick={(event) => onArea?.(...area(find(event)))}
         />
         {pointed.value !== null && (
-          <Pointer heat={heat} plane={plane} at={pointed.value} area={area(pointed.value)} />
+          <Pointer
+            heat={heat}
+            plane={plane}
+            at={pointed.value}
+            area={area(pointed.value)}
+            by={by}
+          />
         )}
       </div>
       <HeatLegend scale={scale} />
+      {(allRows > heat.rows || allColumns > heat.columns) && (
+        <p class="cell-size">
+          A cell is {cellSize(allRows, heat.rows)} × {cellSize(allColumns, heat.columns)} elements:{" "}
+          {onBy === undefined ? (
+            BY_TEXT[by]
+          ) : (
+            <span class="segments" role="radiogroup" aria-label="What a cell shows">
+              {(["largest", "mean"] as const).map((each) => (
+                <button
+                  key={each}
+                  type="button"
+                  role="radio"
+                  aria-checked={by === each}
+                  onClick={() => onBy(each)}
+                >
+                  {BY_TEXT[each]}
+                </button>
+              ))}
+            </span>
+          )}
+        </p>
+      )}
     </div>
   );
+}
+
+const BY_TEXT: Readonly<Record<CellBy, string>> = {
+  largest: "the one of largest |x|",
+  mean: "their mean",
+};
+
+/** How many elements a cell covers in one direction, such as "13" or "12–13". */
+function cellSize(all: number, cells: number): string {
+  const [least, most] = [Math.floor(all / cells), Math.ceil(all / cells)];
+  return least === most ? String(most) : `${least}–${most}`;
 }
 
 /** Cells are square if there is space; a vector or a long plane gets higher cells. */
@@ -133,9 +175,10 @@ interface PointerProps {
   readonly plane: Plane;
   readonly at: Pointed;
   readonly area: readonly [number, number, number, number];
+  readonly by: CellBy;
 }
 
-function Pointer({ heat, plane, at, area }: PointerProps): JSX.Element {
+function Pointer({ heat, plane, at, area, by }: PointerProps): JSX.Element {
   const value = heat.cells[at.row * heat.columns + at.column] ?? null;
   const marks = heat.marks[at.row * heat.columns + at.column] ?? 0;
   const [row, rows, column, columns] = area;
@@ -147,7 +190,7 @@ function Pointer({ heat, plane, at, area }: PointerProps): JSX.Element {
     <div class="heat-pointer" style={{ left: `${at.x + 12}px`, top: `${at.y + 12}px` }}>
       [{plane.sliced.length === 2 ? `${text("row", row, rows)}, ` : ""}
       {text("column", column, columns)}] <b>{value === null ? "" : brief(value)}</b>
-      {rows * columns > 1 && value !== null && " mean"}
+      {rows * columns > 1 && value !== null && (by === "mean" ? " mean" : " of largest |x|")}
       {MARKS.filter(([bit]) => (marks & bit) !== 0).map(([bit, name]) => (
         <b key={bit} class={bit === 1 ? "mark-nan" : "mark-inf"}>
           {" "}

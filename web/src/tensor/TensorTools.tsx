@@ -5,11 +5,13 @@ import { lastPart, shortName } from "../text/names";
 import { type Notation, typeText } from "../text/numbers";
 import type { TensorMode } from "../state/place";
 import { digits, notation } from "../state/preferences";
-import { go, openTensor, place, rank, refreshTensors, selectOp } from "../state/store";
+import { go, openTensor, place, rank, refreshTensors, run, selectOp } from "../state/store";
+import { attempt, toast } from "../state/toasts";
 import { CountField } from "../parts/CountField";
 import { Icon } from "../parts/Icon";
 import { TextField } from "../parts/TextField";
 import { CompareChoice } from "./CompareChoice";
+import { pythonCode } from "./pythonCode";
 import { defaultIndex, movedIndex, type Plane } from "./slices";
 
 interface ToolsProps {
@@ -57,6 +59,7 @@ export function TensorTools({
           </button>
         )}
         <span class="spacer" />
+        <CopyPython at={at} shown={shown} plane={plane} />
         {type !== null && (
           <a
             class="button small"
@@ -69,13 +72,39 @@ export function TensorTools({
         )}
       </div>
       <div class="toolbar">
-        <ModeChoice />
+        <ModeChoice type={type} />
         {place.value.mode !== "curve" && <CompareChoice at={at} steps={steps} shown={shown} />}
       </div>
       {place.value.mode !== "curve" && type !== null && (
         <IndexField type={type} plane={plane} problem={indexProblem} />
       )}
     </div>
+  );
+}
+
+/** Copies code that reads the tensor, or the slice on the screen, in Python. */
+function CopyPython({
+  at,
+  shown,
+  plane,
+}: Pick<ToolsProps, "at" | "shown" | "plane">): JSX.Element | null {
+  const current = run.value;
+  if (current === null || plane === null) return null;
+  return (
+    <button
+      type="button"
+      class="small"
+      title="Copy Python code that reads this tensor"
+      onClick={() =>
+        void attempt(() =>
+          navigator.clipboard
+            .writeText(pythonCode(current, { ...at, step: at.step ?? shown }, place.value.index))
+            .then(() => toast("Python code copied")),
+        )
+      }
+    >
+      <Icon name="copy" /> Python
+    </button>
   );
 }
 
@@ -144,13 +173,15 @@ function StepChoice({
 const MODES: readonly (readonly [TensorMode, string])[] = [
   ["table", "table"],
   ["heat", "heat map"],
+  ["tiles", "tiles"],
   ["curve", "over steps"],
 ];
 
-function ModeChoice(): JSX.Element {
+function ModeChoice({ type }: { type: TensorType | null }): JSX.Element {
+  const hasTiles = (type?.shape.length ?? 0) > 2;
   return (
     <div class="segments" role="tablist" aria-label="How the tensor is shown">
-      {MODES.map(([mode, text]) => (
+      {MODES.filter(([mode]) => mode !== "tiles" || hasTiles).map(([mode, text]) => (
         <button
           key={mode}
           type="button"

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import type { OpTensor, RankView, RunView, Summary, TensorType } from "../wire";
 import { api, type TensorAt } from "../load/api";
 import { elementCount, grouped, type NumberFormat } from "../text/numbers";
-import { digits, notation, stored } from "../state/preferences";
+import { cellBy, digits, notation, sliceStatistics, stored } from "../state/preferences";
 import { useResource } from "../load/resource";
 import { useTensorVersion } from "../load/tensorVersion";
 import { go, opTensors, place, rank, run } from "../state/store";
@@ -20,6 +20,7 @@ import { HistogramChart } from "./HistogramChart";
 import { findNext, isFoundMark, type Bit, type Cell, type FoundMark } from "./find";
 import { parseIndex, placeOf, planeIndex, windowIndex, type Plane } from "./slices";
 import { TensorTools } from "./TensorTools";
+import { TilesPane } from "./TilesPane";
 import { useTiles } from "./tiles";
 
 const TILE = { rows: 64, columns: 64 };
@@ -192,6 +193,8 @@ function Body({ at, summary, plane, version }: BodyProps): JSX.Element {
       <div class="tensor-main">
         {mode === "heat" ? (
           <HeatPane at={at} plane={plane} version={version} />
+        ) : mode === "tiles" ? (
+          <TilesPane at={at} shape={summary.type.shape} version={version} />
         ) : (
           <TablePane
             at={at}
@@ -203,17 +206,53 @@ function Body({ at, summary, plane, version }: BodyProps): JSX.Element {
           />
         )}
       </div>
-      <aside class="tensor-side" aria-label="Statistics">
-        {summary.statistics !== null && (
-          <StatisticTable
-            of={summary.statistics}
-            isBool={summary.type.dtype === "bool"}
-            onFind={find}
-          />
-        )}
-        {summary.histogram !== null && <HistogramChart of={summary.histogram} />}
-      </aside>
+      <SideStatistics at={at} summary={summary} plane={plane} version={version} onFind={find} />
     </div>
+  );
+}
+
+interface SideStatisticsProps extends PaneProps {
+  readonly summary: Summary;
+  readonly onFind: (bit: Bit) => void;
+}
+
+/** The statistics and the histogram of the whole tensor, or of the slice on the screen. */
+function SideStatistics({ at, summary, plane, version, onFind }: SideStatisticsProps): JSX.Element {
+  const { shape } = summary.type;
+  const isPart = elementCount(shape) > plane.rows * plane.columns;
+  const isSlice = isPart && sliceStatistics.value;
+  const index = planeIndex(plane.axes, shape);
+  const slice = useResource(isSlice ? { ...at, index } : null, version, api.summary);
+  const shown = isSlice ? slice.data : summary;
+  return (
+    <aside class="tensor-side" aria-label="Statistics">
+      {isPart ? (
+        <div class="segments" role="radiogroup" aria-label="Statistics of">
+          {[false, true].map((each) => (
+            <button
+              key={String(each)}
+              type="button"
+              role="radio"
+              aria-checked={isSlice === each}
+              onClick={() => sliceStatistics.set(each)}
+            >
+              {each ? "this slice" : "whole tensor"}
+            </button>
+          ))}
+        </div>
+      ) : (
+        <p class="quiet side-of">whole tensor</p>
+      )}
+      {slice.error !== null && <p class="error-line">{slice.error}</p>}
+      {shown?.statistics != null && (
+        <StatisticTable
+          of={shown.statistics}
+          isBool={summary.type.dtype === "bool"}
+          onFind={onFind}
+        />
+      )}
+      {shown?.histogram != null && <HistogramChart of={shown.histogram} />}
+    </aside>
   );
 }
 
@@ -292,7 +331,7 @@ function TablePane({ at, plane, version, format, target, isRevealed }: TableProp
 function HeatPane({ at, plane, version }: PaneProps): JSX.Element {
   const index = windowIndex(plane, 0, plane.rows, 0, plane.columns);
   const { data, error, loading } = useResource(
-    { ...at, index, rows: HEAT_CELLS, columns: HEAT_CELLS },
+    { ...at, index, rows: HEAT_CELLS, columns: HEAT_CELLS, by: cellBy.value },
     version,
     api.heat,
   );
@@ -303,6 +342,8 @@ function HeatPane({ at, plane, version }: PaneProps): JSX.Element {
       heat={data}
       plane={plane}
       label="Values as a heat map"
+      by={cellBy.value}
+      onBy={cellBy.set}
       onArea={(row, rows, column, columns) =>
         go({
           index: windowIndex(

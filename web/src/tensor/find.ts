@@ -112,6 +112,7 @@ async function findInPlane({ at, plane, bit, after }: Search): Promise<Cell | nu
     index: windowIndex(plane, 0, plane.rows, 0, plane.columns),
     rows: HEAT_CELLS,
     columns: HEAT_CELLS,
+    by: "mean",
   });
   let isPast = after === null;
   for (const [place, marks] of heat.marks.entries()) {
@@ -147,7 +148,7 @@ export async function findNext(search: Search): Promise<Found | null> {
   for (let first = 0; first < others.length; first += AT_ONCE) {
     const some = others.slice(first, first + AT_ONCE);
     const heats = await Promise.all(
-      some.map((index) => api.heat({ ...at, index, rows: 1, columns: 1 })),
+      some.map((index) => api.heat({ ...at, index, rows: 1, columns: 1, by: "mean" })),
     );
     const place = heats.findIndex((heat) => heat.marks.some((marks) => (marks & bit) !== 0));
     const index = some[place];

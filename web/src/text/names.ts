@@ -1,4 +1,5 @@
 import type { GraphInfo } from "../wire";
+import type { GraphDetail } from "../state/place";
 import { counted } from "./numbers";
 
 /** Names of ops and scopes: parts joined by "/", a scope ends with "/". */
@@ -15,6 +16,56 @@ export function scopesOf(path: string): string[] {
     scopes.push(path.slice(0, at + 1));
   }
   return scopes;
+}
+
+/** Scopes that contain all others of a phase; only the view "everything" draws them. */
+const UNWRAPPED: ReadonlySet<string> = new Set(["Default/", "Gradients/Default/"]);
+
+/** The scopes around `path` that a view draws, outermost first; not `path` itself. */
+export function drawnScopes(path: string, view: GraphDetail): string[] {
+  return scopesOf(path).filter(
+    (scope) => scope !== path && (view === "everything" || !UNWRAPPED.has(scope)),
+  );
+}
+
+const READ: Readonly<Record<string, string>> = { Default: "Forward", Gradients: "Backward" };
+
+/** A part of a name as people read it: `Forward` for `Default`, `Recomputed` for `recompute_…`. */
+export function partText(part: string): string {
+  if (part.startsWith("recompute_")) {
+    const inner = part.slice("recompute_".length);
+    return inner in READ ? "Recomputed" : `Recomputed ${inner}`;
+  }
+  return READ[part] ?? part;
+}
+
+/**
+ * The parts of a path as people read them, outermost first. `Backward` is enough for
+ * `Gradients/Default`.
+ */
+export function readParts(path: string): string[] {
+  const parts = path.replace(/\/$/, "").split("/");
+  const isBackward = parts[0] === "Gradients" && parts[1] === "Default";
+  return (isBackward ? [parts[0] ?? "", ...parts.slice(2)] : parts)
+    .filter((part) => part !== "")
+    .map(partText);
+}
+
+/** The name of a module without its class: `attn` for `attn-Attn`. A number keeps its class. */
+export function moduleName(part: string): string {
+  const [name = "", cls = ""] = part.split(/-(.*)/s);
+  return cls === "" || /^\d+$/.test(name) ? part : name;
+}
+
+/** The last part of a name; "(grad)" tells a gradient from the op of the same name. */
+export function opName(path: string): string {
+  const last = leafText(lastPart(path));
+  return path.startsWith("Gradients/") ? `${last} (grad)` : last;
+}
+
+/** A tensor without a name, `data-3`, as `constant 3`. */
+export function leafText(name: string): string {
+  return name.replace(/^(?:.*_)?data-(\d+)$/, "constant $1");
 }
 
 /** The last part of a name. */
@@ -42,6 +93,16 @@ function beginning(run: TitledRun): string {
   return started > 0 ? new Date(started * 1000).toLocaleTimeString() : run.id;
 }
 
+/** Names of folders that say nothing of what was dumped. */
+const USUAL_FOLDERS: ReadonlySet<string> = new Set([
+  "dump",
+  "dumps",
+  "dump_data",
+  "sonde_dump",
+  "output",
+  "outputs",
+]);
+
 /**
  * The name of a run in lists: the program with its arguments, and its start if another run has the
  * same name; or the folder of a dump, with as many parent folders as distinguish it from others.
@@ -54,7 +115,8 @@ export function runTitle(runs: readonly TitledRun[], id: string): string {
     return isAlone ? found.title : `${found.title} · ${beginning(found)}`;
   }
   const parts = found.title.replace(/\/$/, "").split("/");
-  for (let count = 1; count < parts.length; count++) {
+  const isUsual = USUAL_FOLDERS.has(parts.at(-1) ?? "") && parts.length > 2;
+  for (let count = isUsual ? 2 : 1; count < parts.length; count++) {
     const name = parts.slice(-count).join("/");
     if (
       !runs.some(
@@ -86,7 +148,15 @@ export function isAmong(members: readonly string[], op: string): boolean {
 export function graphText(graph: GraphInfo, graphs: readonly GraphInfo[]): string {
   const optimizers = new Set(graphs.map((each) => each.optimizer).filter((name) => name !== ""));
   const whose = optimizers.size > 1 && graph.optimizer !== "" ? ` · ${graph.optimizer}` : "";
-  return `graph ${graph.id}${whose} · ${counted(graph.nodes, "node")}${stateOf(graph)}`;
+  const count = graph.nodes === 0 ? "" : ` · ${counted(graph.nodes, "node")}`;
+  return `${graphName(graph, graphs)}${whose}${count}${stateOf(graph)}`;
+}
+
+/** A graph by what distinguishes it from the usual one, or by its number. */
+export function graphName(graph: GraphInfo, graphs: readonly GraphInfo[]): string {
+  if (graph.difference !== "") return graph.difference;
+  const isUsual = graph.whole && graphs.some((each) => each !== graph && each.difference !== "");
+  return isUsual ? "usual step" : `graph ${graph.id}`;
 }
 
 /** How far a graph is known. */

@@ -114,3 +114,24 @@ export function typeText(type: {
 export function elementCount(shape: readonly number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }
+
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
+
+/** A size of memory, such as "3.1 MB". */
+export function bytesText(bytes: number): string {
+  let [size, unit] = [bytes, 0];
+  while (size >= 1000 && unit < BYTE_UNITS.length - 1) {
+    size /= 1000;
+    unit += 1;
+  }
+  return `${unit === 0 || size >= 100 ? Math.round(size) : Number(size.toPrecision(2))} ${BYTE_UNITS[unit] ?? ""}`;
+}
+
+const NEAR_ONE = 0.999;
+
+/** A cosine; one that rounds to 1 is told by its distance from 1: "1 − 1.9e-5". */
+export function cosineText(value: WireNumber): string {
+  const number = toNumber(value);
+  if (!(number > NEAR_ONE) || number >= 1) return brief(value);
+  return `1 − ${brief(Number((1 - number).toPrecision(2)))}`;
+}

@@ -1,18 +1,19 @@
-import type { HitRef, RankView } from "../wire";
-import { shortName } from "./names";
-
-/** Where a training stopped, in one line: "watchpoint: condition at op". */
-export function hitText({ name, condition, op }: HitRef): string {
-  const isNamedAfterCondition = name.toLowerCase().replaceAll(" ", "_") === condition;
-  return `${name}${isNamedAfterCondition ? "" : `: ${condition}`} at ${shortName(op)}`;
-}
+import type { RankView } from "../wire";
 
 type Ending = Pick<RankView, "exit_code" | "error" | "is_terminated">;
 
 /** How a training ended. */
 export function endText({ exit_code: code, error, is_terminated: isTerminated }: Ending): string {
-  if (isTerminated) return "terminated from the debugger";
+  if (isTerminated) return "terminated by you";
   return error === "" ? `ended with exit code ${code ?? "?"}` : `ended: ${error}`;
+}
+
+/** Exit codes of a program that ended normally, or by Ctrl-C. */
+const ORDERLY: readonly number[] = [0, 130];
+
+/** Whether the program ended with an error. */
+export function hasFailed(one: Pick<RankView, "state" | "exit_code" | "is_terminated">): boolean {
+  return one.state === "ended" && !one.is_terminated && !ORDERLY.includes(one.exit_code ?? 0);
 }
 
 /** The state of a rank, with its reason where there is one. */

@@ -14,7 +14,7 @@ const choices = (): readonly (string | null)[] =>
   screen.getAllByRole("option").map((each) => each.textContent);
 
 test("offers the previous step first, then the kept steps, other ranks, and other runs", () => {
-  const dump = { ...RUN, id: "d", title: "/tmp/dump", kind: "dump" } as const;
+  const dump = { ...RUN, id: "d", title: "/tmp/d1", kind: "dump" } as const;
   setRuns([{ ...RUN, ranks: [RANK, { ...RANK, rank: 1 }] }, dump]);
   // Without a run in the address the live run is shown.
   render(<CompareChoice at={AT} steps={[1, 2, 4]} shown={4} />);
@@ -23,7 +23,7 @@ test("offers the previous step first, then the kept steps, other ranks, and othe
     "previous step (2)",
     "step 1",
     "rank 1",
-    "run dump",
+    "run d1",
     "another tensor…",
   ]);
 });

@@ -78,7 +78,7 @@ test("two steps of a tensor are compared by their difference first, then as they
   expect((await screen.findByRole("status")).textContent).toContain("step 3 − step 2");
   expect(screen.getByRole("status").textContent).toContain("1 of 6 differ");
   expect(cells()).toEqual(["0", "0", "0", "0", "0", "0.5"]);
-  await userEvent.click(screen.getByRole("tab", { name: "other" }));
+  await userEvent.click(screen.getByRole("tab", { name: "step 2" }));
   await waitFor(() => expect(cells()).toEqual(["1", "2", "3", "4", "5", "5.5"]));
 });
 

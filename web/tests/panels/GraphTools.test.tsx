@@ -3,7 +3,10 @@ import { render, screen } from "@testing-library/preact";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { Camera } from "../../src/graph/camera";
-import { GraphTools, Legend, NoGraph } from "../../src/graph/GraphTools";
+import { GraphTools, NoGraph } from "../../src/graph/GraphTools";
+import { Legend } from "../../src/graph/Legend";
+import { level, node } from "../levels";
+import { SceneMaker } from "../../src/graph/scene";
 import { follow } from "../../src/state/preferences";
 import { go, place } from "../../src/state/store";
 import { answer, RANK, RUN, sent, show, useEmptyPage } from "./page";
@@ -79,13 +82,35 @@ test("a running training has no button to run a step", () => {
   expect(screen.queryByRole("button")).toBeNull();
 });
 
-test("the legend explains the colours of a comparison only if there is one", () => {
+test("the legend explains only what is on the screen", () => {
   show(RUN);
-  const alone = render(<Legend hidden={0} />).container.textContent;
-  expect(alone).not.toContain("diverged");
-  expect(alone).not.toContain("not drawn");
-  show({ ...RUN, peer: "other" });
-  const compared = render(<Legend hidden={1234} />).container.textContent;
-  expect(compared).toContain("diverged");
-  expect(compared).toContain("1,234 boxes not drawn");
+  const backward = { ...node("b", 2), phase: "backward" as const };
+  const content = level("", [node("a", 1, "op", 3), backward], [["a", "b"]]);
+  const scene = new SceneMaker().make([{ path: "", key: "1", level: content }], "");
+  const text = render(<Legend scene={scene} hidden={1234} />).container.textContent;
+  expect(text).toContain("forward");
+  expect(text).toContain("backward");
+  expect(text).toContain("hit");
+  expect(text).not.toContain("optimizer");
+  expect(text).not.toContain("origin");
+  expect(text).not.toContain("diverged");
+  expect(text).toContain("1,234 boxes not drawn");
+});
+
+test("the switch says how much of the graph is drawn, and another choice opens it anew", async () => {
+  show(RUN);
+  go({ open: ["Default/net"] });
+  renderTools();
+  expect(screen.getByRole("button", { name: "model", pressed: true })).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "everything" }));
+  expect(place.value).toMatchObject({ view: "everything", open: [], isClosed: false });
+});
+
+test("boxes can be coloured by a statistic; the distance needs another dump", async () => {
+  show(RUN);
+  renderTools();
+  const choice = screen.getByLabelText("Colour by");
+  expect(choice.textContent).not.toContain("distance");
+  await userEvent.selectOptions(choice, "l2norm");
+  expect(place.value.colourBy).toBe("l2norm");
 });

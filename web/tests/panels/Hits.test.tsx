@@ -1,13 +1,14 @@
 // @vitest-environment happy-dom
 import { render, screen, waitFor } from "@testing-library/preact";
 import userEvent from "@testing-library/user-event";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { Hits } from "../../src/panels/Hits";
 import { go, place } from "../../src/state/store";
 import type { Hit } from "../../src/wire";
 import { answer, hit, RANK, RUN, sent, show, useEmptyPage, WATCHPOINT, type Sent } from "./page";
 
 useEmptyPage();
+beforeEach(() => go({ hitView: "list" }));
 
 /** Answers with pages of `all`. */
 function listOf(all: readonly Hit[], dropped = 0): void {

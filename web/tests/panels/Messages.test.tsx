@@ -24,7 +24,7 @@ test("a training that the reader terminated has not failed", () => {
   show({ ...RUN, ranks: [{ ...ended, exit_code: 1, error: "x", is_terminated: true }] });
   render(<Messages />);
   expect(screen.queryByRole("alert")).toBeNull();
-  expect(screen.getByText(/was terminated from the debugger/)).toBeTruthy();
+  expect(screen.getByText(/was terminated by you/)).toBeTruthy();
 });
 
 test("a lost connection hides what else there is to say", () => {

@@ -7,17 +7,15 @@ import { dialog } from "../../src/panels/dialogs";
 import { nodeTicks } from "../../src/state/preferences";
 import { go, place } from "../../src/state/store";
 import type { ListedNode } from "../../src/wire";
-import { answer, RANK, RUN, sent, show, useEmptyPage, type Sent } from "./page";
+import { answer, GRAPH, RANK, RUN, sent, show, type Sent, useEmptyPage } from "./page";
 
 useEmptyPage();
-
-const GRAPH = { id: 0, name: "Net", nodes: 9, whole: true, optimizer: "", basis: "run" } as const;
 
 function listed(name: string): ListedNode {
   return {
     name,
     type: "log",
-    scope: "Default/net",
+    scope: name.slice(0, name.lastIndexOf("/")),
     phase: "forward",
     kind: "op",
     order: 0,
@@ -82,7 +80,7 @@ test("filters are sent, and cleared together when nothing matches", async () => 
     const query = sent.findLast(({ path }) => path.endsWith("/nodes"))?.query;
     expect([query?.get("category"), query?.get("hits")]).toEqual(["weight", "true"]);
   });
-  await screen.findByText("No op of graph 0 matches");
+  await screen.findByText("No op of “graph 0” matches");
   expect(screen.getByRole("button", { name: "search in graph 1" })).toBeTruthy();
   await userEvent.click(screen.getByRole("button", { name: "clear search and filters" }));
   expect([place.value.category, place.value.onlyHits]).toEqual(["", false]);
@@ -97,4 +95,17 @@ test("ticked nodes are counted and become the ops of a new watchpoint", async ()
   expect(await screen.findByText("1 ticked")).toBeTruthy();
   await userEvent.click(screen.getByRole("button", { name: "watch these" }));
   expect(dialog.value).toMatchObject({ kind: "watchpoint", draft: { ops: ["Default/net/a"] } });
+});
+
+test("results say where they differ first, and mark what matched", async () => {
+  serveNodes("Default/net/0-Block/gelu-op0", "Default/net/20-Block/gelu-op0");
+  show(RUN);
+  go({ query: "gelu" });
+  render(<NodeList />);
+  await waitFor(() => expect(options()).toHaveLength(2));
+  const places = screen
+    .queryAllByRole("option")
+    .flatMap((each) => each.querySelector(".under")?.textContent ?? []);
+  expect(places).toEqual(["0-Block", "20-Block"]);
+  expect(screen.getAllByText("gelu").map((each) => each.tagName)).toEqual(["MARK", "MARK"]);
 });

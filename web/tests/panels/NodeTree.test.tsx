@@ -51,7 +51,7 @@ test("what is open stands below its scope, what is not loaded yet is one row", (
   expect(rows.map((row) => row.depth)).toEqual([0, 0, 1, 1, 1, 0]);
 });
 
-test("a click opens a scope, loads it once, and closes it with all scopes inside", async () => {
+test("a click selects and opens a scope; its triangle closes it with all scopes inside", async () => {
   serveTree();
   show(RUN);
   render(<NodeTree />);
@@ -59,7 +59,11 @@ test("a click opens a scope, loads it once, and closes it with all scopes inside
   await userEvent.click(await screen.findByText("inner"));
   await screen.findByText("add");
   expect(labels()).toEqual(["data", "net", "log", "inner", "add", "loss"]);
+  expect(place.value.op).toBe("net/inner/");
   await userEvent.click(screen.getByText("net"));
+  expect(labels()).toContain("add");
+  const triangle = screen.getByText("net").closest("[role=treeitem]")?.querySelector(".twist");
+  if (triangle != null) await userEvent.click(triangle);
   await waitFor(() => expect(labels()).toEqual(["data", "net", "loss"]));
   expect(place.value.tree).toEqual([]);
   expect(sent.map(({ query }) => query.get("scope") ?? "")).toEqual(["", "net/", "net/inner/"]);

@@ -4,7 +4,7 @@ import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { OpDetails } from "../../src/panels/OpDetails";
 import { go, place } from "../../src/state/store";
-import type { Node, OpTensor, OpView } from "../../src/wire";
+import type { Node, OpTensor, OpView, StatisticNumbers } from "../../src/wire";
 import { answer, hit, RANK, RUN, sent, show, useEmptyPage } from "./page";
 
 useEmptyPage();
@@ -26,13 +26,24 @@ const NODE: Node = {
   categories: ["tensor"],
 };
 
+const SHOWN = { shown_in: "Default/net/", is_folded: false };
+
 function missing(io: "input" | "output", why: string): OpTensor {
-  return { io, slot: 0, type: FLOATS, statistics: null, kept: false, steps: [], why };
+  return {
+    io,
+    slot: 0,
+    type: FLOATS,
+    statistics: null,
+    kept: false,
+    steps: [],
+    why,
+    statistics_step: null,
+  };
 }
 
 /** Selects the op; the server answers with `view` and `tensors`. */
 function serveOp(view: Partial<OpView>, tensors: readonly OpTensor[]): void {
-  const whole: OpView = { node: NODE, graph: 0, consumers: [], hits: [], ...view };
+  const whole: OpView = { node: NODE, graph: 0, consumers: [], hits: [], ...SHOWN, ...view };
   answer({
     "GET /runs/r/op": () => whole,
     "GET /runs/r/op/tensors": () => ({ op: LOG, step: 3, tensors, sources: [] }),
@@ -45,14 +56,51 @@ function serveOp(view: Partial<OpView>, tensors: readonly OpTensor[]): void {
 test("without a selected op the panel says how to select one", () => {
   show(RUN);
   render(<OpDetails />);
-  expect(screen.getByText("No op selected")).toBeTruthy();
+  expect(screen.getByText("Nothing selected")).toBeTruthy();
 });
 
-test("a reason that all tensors share is shown once", async () => {
+test("an op without values offers to run to it and to keep them", async () => {
   serveOp({}, [missing("input", "not kept"), missing("output", "not kept")]);
   show(RUN);
   render(<OpDetails />);
+  await userEvent.click(await screen.findByRole("button", { name: "Run to this op" }));
+  await userEvent.click(screen.getByRole("button", { name: "Keep from the next step" }));
+  expect(screen.queryByText("not kept")).toBeNull();
+  expect(sent.filter(({ method }) => method === "POST").map(({ body }) => body)).toMatchObject([
+    { command: "to", op: LOG },
+    { ops: [LOG] },
+  ]);
+});
+
+test("a reason that all tensors share is shown once when the training has ended", async () => {
+  serveOp({}, [missing("input", "not kept"), missing("output", "not kept")]);
+  show({ ...RUN, controls: [], ranks: [{ ...RANK, state: "ended" }] });
+  render(<OpDetails />);
   await waitFor(() => expect(screen.getAllByText("not kept")).toHaveLength(1));
+});
+
+test("statistics without values are shown with their step, and lead to the curve", async () => {
+  const statistics: StatisticNumbers = {
+    ...{ count: 6, nan_count: 0, positive_inf_count: 0, negative_inf_count: 0, zero_count: 0 },
+    ...{ negative_count: 0, positive_count: 6, max: 4, min: 1, finite_max: 4, finite_min: 1 },
+    ...{ avg: 2, l2norm: 6, std: 1, abs_mean: 2 },
+  };
+  const known = { ...missing("output", "not kept"), statistics, statistics_step: 16 };
+  serveOp({}, [missing("input", "not kept"), known]);
+  show(RUN);
+  render(<OpDetails />);
+  expect(await screen.findByText(/step 16/)).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "over steps" }));
+  expect(place.value).toMatchObject({ tab: "tensor", mode: "curve", op: LOG });
+});
+
+test("values that are kept say how many and how much, and one click stops that", async () => {
+  serveOp({}, []);
+  const kept = [{ pattern: LOG, steps: 2, nbytes: 3_100_000 }];
+  show({ ...RUN, ranks: [{ ...RANK, kept }] });
+  render(<OpDetails />);
+  await userEvent.click(await screen.findByRole("button", { name: "kept: last 2 steps, 3.1 MB" }));
+  expect(sent.find(({ path }) => path === "/runs/r/keep")?.body).toEqual({ ops: [LOG], steps: 0 });
 });
 
 test("different reasons are shown with their tensors", async () => {

@@ -17,7 +17,16 @@ const LOG = "Default/net/log-op0";
 const AT = { run: "r", rank: 0, op: LOG, io: "output", slot: 0, step: null } as const;
 
 function tensor(io: "input" | "output", slot: number): OpTensor {
-  return { io, slot, type: TYPE, statistics: null, kept: true, steps: [1, 2], why: "" };
+  return {
+    io,
+    slot,
+    type: TYPE,
+    statistics: null,
+    kept: true,
+    steps: [1, 2],
+    why: "",
+    statistics_step: null,
+  };
 }
 
 function renderTools(problem: string | null = null, op = LOG): void {

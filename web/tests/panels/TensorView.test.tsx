@@ -110,6 +110,7 @@ test("values that were not kept: the reason, and in a training a button to keep 
         kept: false,
         steps: [],
         why: "its memory was used again",
+        statistics_step: null,
       },
     ],
   });

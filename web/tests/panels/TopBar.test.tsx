@@ -4,8 +4,9 @@ import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { dialog } from "../../src/panels/dialogs";
 import { TopBar } from "../../src/panels/TopBar";
+import { UnwatchedDialog } from "../../src/panels/UnwatchedDialog";
 import { go, place, setRuns } from "../../src/state/store";
-import { answer, RANK, RUN, sent, show, useEmptyPage } from "./page";
+import { answer, RANK, RUN, sent, show, useEmptyPage, WATCHPOINT } from "./page";
 
 useEmptyPage();
 
@@ -61,12 +62,47 @@ test("Enter in the step field runs that many steps", async () => {
 
 test("the controls act on one rank if the reader chose that", async () => {
   answer({ "POST /runs/r/control": () => RUN });
-  show({ ...RUN, ranks: [RANK, { ...RANK, rank: 1 }] });
+  show({ ...RUN, ranks: [RANK, { ...RANK, rank: 1 }], watchpoints: [WATCHPOINT] });
   go({ rank: 1 });
   render(<TopBar />);
   await userEvent.selectOptions(screen.getByLabelText("Ranks to control"), "one");
   await userEvent.click(screen.getByRole("button", { name: "Continue" }));
   expect(controls()).toMatchObject([{ command: "continue", rank: 1 }]);
+});
+
+test("Continue with nothing watched asks first, once for each run", async () => {
+  answer({
+    "GET /runs/r": () => RUN,
+    "POST /runs/r/control": () => RUN,
+    "POST /runs/r/watchpoints/recommended": () => ({ watchpoints: [], warnings: [] }),
+  });
+  show(RUN);
+  render(
+    <>
+      <TopBar />
+      <UnwatchedDialog />
+    </>,
+  );
+  await userEvent.click(screen.getByRole("button", { name: "Continue" }));
+  await waitFor(() => expect(dialog.value).toEqual({ kind: "unwatched" }));
+  expect(controls()).toEqual([]);
+  await userEvent.click(screen.getByRole("button", { name: "Watch for NaN, Inf and dead layers" }));
+  await waitFor(() => expect(controls()).toMatchObject([{ command: "continue" }]));
+  const presets = sent.filter(({ path }) => path.endsWith("/recommended"));
+  expect(presets.map(({ query }) => query.get("preset"))).toEqual(["nan", "dead"]);
+  await userEvent.click(screen.getByRole("button", { name: "Continue" }));
+  expect(controls()).toHaveLength(2);
+});
+
+test("Escape and Enter leave the step field", async () => {
+  answer({ "POST /runs/r/control": () => RUN });
+  show(RUN);
+  render(<TopBar />);
+  const field = screen.getByLabelText("Steps to run");
+  await userEvent.type(field, "{Escape}");
+  expect(document.activeElement).not.toBe(field);
+  await userEvent.type(field, "{Enter}");
+  expect(document.activeElement).not.toBe(field);
 });
 
 test("terminate asks first", async () => {

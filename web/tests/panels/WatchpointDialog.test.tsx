@@ -40,6 +40,7 @@ const CATALOGUE = {
     condition("tensor_too_large", "Tensor too large", ["max_gt"]),
   ],
   expression_names: ["max", "nan_count", "prev.max"],
+  presets: [],
 };
 
 /** The dialog as the page shows it: with what the store says. */
@@ -57,7 +58,8 @@ function serve(save: (sent: Sent) => unknown = () => ({ ...WATCHPOINT, warning: 
   });
 }
 
-const saved = (): unknown => sent.find(({ method }) => method !== "GET")?.body;
+const saved = (): unknown =>
+  sent.find(({ method, path }) => method !== "GET" && !path.endsWith("/preview"))?.body;
 
 async function shown(): Promise<void> {
   render(<Shown />);
@@ -74,7 +76,7 @@ test("a watchpoint without a name gets one from its conditions, and is active at
   await userEvent.click(screen.getByRole("button", { name: "Add watchpoint" }));
   await waitFor(() => expect(dialog.value).toBeNull());
   expect(saved()).toMatchObject({ name: "Tensor overflow and All zero", join: "all", ops: [] });
-  expect(toasts.value.map(({ text }) => text)).toEqual(["Tensor overflow is now active"]);
+  expect(toasts.value.map(({ text }) => text)).toEqual(["Watchpoint added"]);
   expect(place.value.side).toBe("watchpoints");
 });
 
@@ -84,7 +86,7 @@ test("a parameter that is no number is refused beside the field and not sent", a
   newWatchpoint([]);
   await shown();
   await userEvent.selectOptions(screen.getByLabelText("Condition"), "tensor_too_large");
-  const field = await screen.findByLabelText("max_gt");
+  const field = await screen.findByLabelText("the maximum above");
   await userEvent.type(field, "0,5");
   await userEvent.tab();
   expect((await screen.findByRole("alert")).textContent).toContain("“0,5” is not a number");
@@ -97,6 +99,26 @@ test("a parameter that is no number is refused beside the field and not sent", a
   expect(saved()).toMatchObject({
     conditions: [{ id: "tensor_too_large", parameters: { max_gt: 0.001 } }],
   });
+});
+
+test("the form says what the watchpoint would have hit", async () => {
+  serve();
+  answer({
+    "GET /conditions": () => CATALOGUE,
+    "POST /runs/r/watchpoints/preview": () => ({
+      step: 16,
+      judged: 178,
+      hits: 3,
+      undecided: 2,
+      examples: ["Default/net/fc1.weight"],
+    }),
+  });
+  show(RUN);
+  newWatchpoint([]);
+  await shown();
+  expect((await screen.findByText(/Would have hit/)).textContent).toBe(
+    "Would have hit 3 of 178 tensors in step 16: fc1.weight, …; 2 more need the values.",
+  );
 });
 
 test("what the server finds wrong is said in the dialog, which stays open", async () => {

@@ -28,8 +28,8 @@ test("a row says what is asked, of which ops, in which ranks and when it stops",
   show({ ...RUN, watchpoints: [spec] });
   render(<Watchpoints />);
   expect(screen.getByRole("listitem").querySelector(".under")?.textContent).toBe(
-    "tensor_too_large (max_gt 3.5) and std > 0.1 · Default/net/ except Default/net/loss/ · " +
-      "ranks 1 · pauses at every 10th hit",
+    "tensor too large: the maximum above 3.5 and std > 0.1 · Default/net/ except " +
+      "Default/net/loss/ · ranks 1 · pauses at every 10th hit",
   );
 });
 

@@ -16,7 +16,8 @@ test("while the list of runs is loading, only that is said", () => {
 test("without a run it shows how to start one, with the port and the certificate", () => {
   setRuns([], { port: 50051, fingerprint: "ab12" });
   render(<Welcome isLoaded />);
-  expect(screen.getByRole("heading").textContent).toBe("Waiting for a training");
+  expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("Waiting for a training");
+  expect(screen.getAllByRole("button", { name: /^Copy / })).toHaveLength(3);
   expect(document.body.textContent).toContain("SONDE_DEBUGGER_PORT=50051");
   expect(document.body.textContent).toContain("SONDE_DEBUGGER_FINGERPRINT=ab12 sonde run");
 });
@@ -33,5 +34,5 @@ test("a run that the server does not have leads back to the others", async () =>
   render(<Welcome isLoaded />);
   expect(screen.getByText(/The server has no run “gone”/)).toBeTruthy();
   await userEvent.click(screen.getByRole("button", { name: "Show all runs" }));
-  expect(place.value.run).toBe("");
+  expect(place.value.run).toBe("r");
 });

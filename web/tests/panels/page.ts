@@ -5,7 +5,20 @@ import { closeDialog } from "../../src/panels/dialogs";
 import { START } from "../../src/state/place";
 import { clearTicks, go, setConnection, setRuns } from "../../src/state/store";
 import { dismiss, toasts } from "../../src/state/toasts";
-import type { Hit, RankView, RunView, WatchpointSpec } from "../../src/wire";
+import type { GraphInfo, Hit, RankView, RunView, WatchpointSpec } from "../../src/wire";
+
+export const GRAPH: GraphInfo = {
+  id: 0,
+  name: "Net",
+  nodes: 9,
+  whole: true,
+  optimizer: "",
+  basis: "run",
+  steps: [],
+  like: null,
+  here: null,
+  difference: "",
+};
 
 export const RANK: RankView = {
   rank: 0,
@@ -17,7 +30,7 @@ export const RANK: RankView = {
   reason: "step",
   message: "",
   hits: 0,
-  graphs: [{ id: 0, name: "Net", nodes: 9, whole: true, optimizer: "", basis: "run" }],
+  graphs: [GRAPH],
   steps: [],
   metadata: null,
   seconds: null,
@@ -29,6 +42,11 @@ export const RANK: RankView = {
   hit: null,
   is_measuring: false,
   address: "127.0.0.1:41234",
+  frames: [],
+  waits_for: [],
+  kept: [],
+  recorded: [],
+  recording: null,
 };
 
 export const WATCHPOINT: WatchpointSpec = {
@@ -55,6 +73,7 @@ export const RUN: RunView = {
   peer: null,
   unobserved: [],
   warnings: [],
+  headline: null,
 };
 
 export function hit(number: number, more: Partial<Hit> = {}): Hit {
@@ -78,6 +97,8 @@ export function hit(number: number, more: Partial<Hit> = {}): Hit {
     source: null,
     count: 1,
     status: "supported",
+    headline: null,
+    advice: "",
     ...more,
   };
 }

@@ -163,6 +163,10 @@ class TorchAdapter:
         """The scope of a module, once known."""
         return self._scopes.name_of(module)
 
+    def name_root(self, name: str, module: nn.Module) -> None:
+        """Name an outermost module before it is called."""
+        self._scopes.add_root(name, module)
+
     def innermost_modules(self) -> Iterator[tuple[str, nn.Module]]:
         """The known modules without modules inside them, by their scopes."""
         for _, root in self._scopes.roots():

@@ -38,7 +38,7 @@ from sonde.core.operators.patterns import OpPattern
 from sonde.core.text.number_text import size_text
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
-from sonde.dump.sinks.steps import make_room
+from sonde.dump.sinks.steps import make_room, write_metadata
 from sonde.dump.writing.writer import Writer
 
 
@@ -218,7 +218,7 @@ def _build(
     debugging = None
     if debugger is not None:
         debugging = TorchDebugging(debugger, number, lines, name=name, initial_step=initial_step)
-        subscriptions.append(debugging.debugger.subscription())
+        subscriptions.extend(debugging.debugger.subscriptions())
     if subscriptions:
         kernels.thread_limit(torch.get_num_threads())
     adapter = make_adapter(Session(subscriptions, initial_step, lines, coverage), name=name)
@@ -259,7 +259,7 @@ def _dump_sinks(config: CaptureConfig, lines: RankLines, coverage: Coverage) -> 
     rank = rank_layout(config.path, lines.rank)
     make_room(rank, lines)
     sinks = dump_sinks(config, rank, coverage, lines)
-    sinks.files.write_metadata(config.text, _facts())
+    write_metadata(rank, config.text, program_facts())
     return sinks
 
 
@@ -271,7 +271,8 @@ def current_rank() -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _facts() -> dict[str, str]:
+def program_facts() -> dict[str, str]:
+    """The program that makes a dump, for its metadata."""
     import sonde
 
     device = "GPU" if torch.cuda.is_available() else "CPU"

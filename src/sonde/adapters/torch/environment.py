@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 
 from sonde import logs
-from sonde.adapters.torch.attach import attach, is_running
+from sonde.adapters.torch.attach import is_running
+from sonde.adapters.torch.step_dump import start_capture
 from sonde.capture import environment as dump
 from sonde.capture.config import CaptureConfig
 from sonde.capture.program_end import forget_capture, leave
@@ -104,7 +105,7 @@ def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | Non
     if guarded is not None:
         return _guard(guarded[0])
     config: CaptureConfig | None = None if found is None else found[0]
-    return attach(config, starts_at_once=False, debugger=options)
+    return start_capture(config, starts_at_once=False, debugger=options)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import gc
 import operator
 import os
 import sys
@@ -33,6 +34,7 @@ _COMPILER_FILE = os.path.join("torch", "_dynamo", "eval_frame.py")
 NEEDED = (
     "torch.utils._python_dispatch:TorchDispatchMode",
     "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+    "torch.utils._python_dispatch:_disable_current_modes",
     "torch.utils._python_dispatch:_pop_mode",
     "torch.utils._python_dispatch:_push_mode",
     "torch._C._dynamo.eval_frame:_FrameAction",
@@ -55,6 +57,7 @@ NEEDED = (
     "torch._C:_dispatch_kernel_for_dispatch_key_is_fallthrough",
     "torch._C:_get_dispatch_mode",
     "torch._C:_get_tracing_state",
+    "torch._C:_len_torch_dispatch_stack",
     "torch._C:_increment_version",
     "torch._C:_storage_Use_Count",
     "torch._ops:OpOverload",
@@ -99,6 +102,11 @@ with_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C._Ena
 
 without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 """In this block no dispatch mode sees the ops that run."""
+
+without_current_modes: Callable[[], AbstractContextManager[Any]] = (
+    _python_dispatch._disable_current_modes
+)
+"""Like `without_modes`, but modes that are entered in the block see their ops."""
 
 function_modes: Callable[[], list[Any]] = torch.overrides._get_current_function_mode_stack
 """The TorchFunctionModes that are active, the outermost first."""
@@ -189,6 +197,11 @@ def hide_from_compiler(*functions: Callable[..., Any]) -> None:
         vars(function)["_torchdynamo_disable"] = True
 
 
+def is_in_mode() -> bool:
+    """Whether ops pass through a dispatch mode."""
+    return bool(torch._C._len_torch_dispatch_stack())
+
+
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Hide the ops of this block, which are Sonde's own, from all modes."""
@@ -270,6 +283,22 @@ def compiled_codes() -> list[CodeType]:
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
     references = getattr(getattr(dynamo, "output_codes", None), "seen", ())
     return [code for code in (reference() for reference in references) if code is not None]
+
+
+def compiler_context() -> type | None:
+    """The class of which ``torch.compile`` makes an object for each function that it gets, with any
+    backend; None if the compiler is not imported."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return getattr(dynamo, "OptimizeContext", None)
+
+
+def has_compiled_functions() -> bool:
+    """Whether functions were given to ``torch.compile``; imports nothing."""
+    kind = compiler_context()
+    if kind is None:
+        return "torch._dynamo.eval_frame" in sys.modules  # Of this torch it is not known.
+    # ``isinstance`` would ask proxies of the program for their class.
+    return bool(compiled_codes()) or any(issubclass(type(each), kind) for each in gc.get_objects())
 
 
 def run_uncompiled(is_on: bool) -> None:

@@ -35,6 +35,13 @@ class ObservedFunction:
     debugger: DebuggerOptions | None
     count: int
 
+    def is_observed_by(self, attach: Attach) -> bool:
+        """Whether ``attach`` observes the function already: torch's functions call each other."""
+        inner = self.function
+        return attach is self.attach or (
+            isinstance(inner, ObservedFunction) and inner.is_observed_by(attach)
+        )
+
     def __call__(self, number: int, *args: Any) -> Any:
         text = os.environ.get("RANK", "")
         rank = int(text) if text.isdigit() else number
@@ -57,7 +64,7 @@ def observed_children(
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def start_processes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(fn, ObservedFunction):
+            if not (isinstance(fn, ObservedFunction) and fn.is_observed_by(attach)):
                 count = kwargs.get("nprocs", args[1] if len(args) > 1 else 1)
                 count = count if isinstance(count, int) else 0
                 fn = ObservedFunction(attach, fn, _for_children(debugger, count), count)

@@ -7,9 +7,9 @@ from typing import Any
 
 from sonde.compare.losses.compare import LossComparison
 from sonde.compare.losses.findings import divergence, headline, reasoning
-from sonde.compare.losses.thinning import thinned
 from sonde.core.text.number_text import json_value
 from sonde.report import page
+from sonde.report.thinning import thinned
 
 _TABLE_ROWS = 500
 _CHART_POINTS = 20_000

@@ -22,8 +22,7 @@ def load_side(dump: Dump, step: int, rank: int, *, without_backward: bool = Fals
     ``without_backward``: the calls of the backward pass are left out, for msprobe against another
     program: its backward calls have the gradients of all inputs at once.
     """
-    ids = [directory.graph_id for directory in dump.step_dirs(step=step, rank=rank)]
-    graphs = [graph for each in ids for graph in dump.graphs(rank) if graph.id == each]
+    graphs = dump.graphs(rank, step=step)
     records: dict[tuple[str, Io, int], TensorRecord] = {}
     orders: dict[str, int] = {}
     for record in dump.tensors(step=step, rank=rank):

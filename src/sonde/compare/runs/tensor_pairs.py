@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sonde.compare.runs.measure import Measured, MeasureTask
@@ -85,15 +85,7 @@ class PendingPair:
         the names of other ops."""
         if self.a.type != self.b.type:
             return []
-        left, right = dict(self.a.attributes), dict(self.b.attributes)
-        return [
-            name
-            for name in {**left, **right}
-            if left.get(name) != right.get(name)
-            and name not in _IGNORED_ARGUMENTS
-            and name == name.lower()  # MindSpore's internal attributes have capitals.
-            and not name.endswith("_names")
-        ]
+        return differing_names(dict(self.a.attributes), dict(self.b.attributes))
 
     def describe_arguments(self) -> list[str]:
         left, right = dict(self.a.attributes), dict(self.b.attributes)
@@ -101,6 +93,18 @@ class PendingPair:
             f"{name} is {left.get(name, 'not given')} in a and {right.get(name, 'not given')} in b"
             for name in self.differing_arguments()
         ]
+
+
+def differing_names(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    """Arguments that differ, other than dtypes, devices, layouts and the names of other ops."""
+    return [
+        name
+        for name in {**left, **right}
+        if left.get(name) != right.get(name)
+        and name not in _IGNORED_ARGUMENTS
+        and name == name.lower()  # MindSpore's internal attributes have capitals.
+        and not name.endswith("_names")
+    ]
 
 
 def pending_pairs(found: Alignment) -> list[PendingPair]:

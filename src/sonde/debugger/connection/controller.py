@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from sonde.core.errors import SondeError
@@ -25,7 +25,8 @@ class RankController:
     """The rank's side of the conversation with the server. Used from the training thread; the
     link's thread calls only ``_interrupt``.
 
-    ``pauses_at_start``: whether to pause before the first step.
+    ``pauses_at_start``: whether to pause before the first step. ``recorded_so_far`` returns the
+    statistics of ops that were not sent yet.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class RankController:
         self._metadata = metadata
         self._parts = parts
         self.pauses_at_start = bool(options.pause)
+        self.recorded_so_far: Callable[[], Iterator[messages.OpStatistics]] = lambda: iter(())
+        self._kept = messages.Kept((), ())
         self._pause_check = PauseCheck(
             parts.trainee, parts.graphs, parts.recorder.values, parts.watching
         )
@@ -74,6 +77,18 @@ class RankController:
         )
         self.session.report_status(status, soon=soon)
 
+    def report_statistics(self) -> None:
+        """Send the statistics of ops that were recorded since the last call."""
+        for message in self.recorded_so_far():
+            self.session.send(message, soon=True)
+
+    def report_kept(self) -> None:
+        """Tell the server what is kept on request, and how much memory that takes."""
+        kept = messages.Kept(self._parts.recorder.kept(), self._parts.recorded.names)
+        if kept != self._kept:
+            self._kept = kept
+            self.session.send(kept)
+
     def report_hits(self) -> None:
         hits = self._parts.watching.hits.collector.take()
         self.session.report_hits([wire_hit(each) for each in hits])
@@ -107,6 +122,11 @@ class RankController:
             case messages.Keep():
                 parts.recorder.add(event.ops, event.steps, parts.trainee.held())
                 parts.trainee.refresh()
+                self.report_kept()
+            case messages.Record():
+                parts.recorded.set(event.op, is_on=event.is_on)
+                parts.trainee.refresh()
+                self.report_kept()
             case messages.MeasureSpeed():
                 parts.speed.ask(event.first)
             case messages.Ask():
@@ -158,6 +178,7 @@ class RankController:
         self._set_watchpoints(event.welcome.watchpoints)
         hits = [wire_hit(each) for each in parts.watching.hits.collector.remembered]
         self.session.on_connect(event, parts.graphs, hits)
+        self.session.send(self._kept)
 
     def _check(self, here: Here) -> Checked:
         """Evaluate the watchpoints on the available values; the hits are sent before the answer."""

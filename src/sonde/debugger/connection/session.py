@@ -24,6 +24,10 @@ SessionEvent = ServerEvent | ForwardTrace
 _log = logging.getLogger("sonde.debugger")
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
+_MOST_NORMS: Final = 1000
+_FEWEST_NORMS: Final = 10
+_MOST_NORM_BYTES: Final = 32 << 20
+"""Of the norms that are kept for a server that connects later."""
 _NEVER: Final = -inf
 
 
@@ -81,6 +85,8 @@ class ServerSession:
             deliver=self._deliver,
         )
         self._steps: deque[messages.StepDone] = deque(maxlen=_MOST_POINTS)
+        self._names = messages.ParameterNames(())
+        self._norms: deque[messages.ParameterNorms] = deque()
         self._status: messages.Status | None = None
         self._is_absence_reported = False
         self._absent_since: float | None = _NEVER  # None while the server is connected
@@ -158,6 +164,17 @@ class ServerSession:
         self._steps.append(done := messages.StepDone(point, graph, is_measurement))
         self._link.send(done, soon=True)
 
+    def report_norms(self, names: tuple[str, ...], norms: messages.ParameterNorms) -> None:
+        """Send the norms of the weights ``names``, and the names if there are new ones."""
+        if names != self._names.names:
+            self._names = messages.ParameterNames(names)
+            self._link.send(self._names, soon=True)
+            each = max(3 * 4 * len(names), 1)
+            most = min(max(_MOST_NORM_BYTES // each, _FEWEST_NORMS), _MOST_NORMS)
+            self._norms = deque(self._norms, maxlen=most)
+        self._norms.append(norms)
+        self._link.send(norms, soon=True)
+
     def report_hits(self, hits: Sequence[Hit]) -> None:
         """Send ``hits``, in several messages if there are many: a message has a maximum size."""
         for first in range(0, len(hits), _HITS_IN_MESSAGE):
@@ -177,6 +194,10 @@ class ServerSession:
         _log.info("connected to the debugger server at %s", self._options.address)
         for part in graphs.all_parts():
             self.send(part)
+        self.send(self._names, soon=True)
+        for norms in self._norms:
+            if norms.step > event.welcome.step:
+                self.send(norms, soon=True)
         for done in self._steps:
             if done.point.step > event.welcome.step:
                 self.send(done, soon=True)

@@ -27,6 +27,7 @@ from sonde.wire.questions import (
     AskHeat,
     AskSummary,
     AskTable,
+    CellBy,
     Compared,
     DistanceNumbers,
     Heat,
@@ -69,11 +70,12 @@ def answer(
     UsageError if the question cannot be answered."""
     match question:
         case AskSummary():
-            return summarize(values, question.bins)
+            return summarize(values, question.bins, question.index)
         case AskTable():
             return tabulate(values, question.index)
         case AskHeat():
-            return draw_heat(values, question.index, question.rows, question.columns)
+            size = (question.rows, question.columns)
+            return draw_heat(values, question.index, *size, question.by)
         case AskCompare():
             if other is None:
                 raise UsageError(
@@ -82,12 +84,16 @@ def answer(
             return compare(values, other, question.index, question.tolerance)
 
 
-def summarize(values: Values, bins: int = 50) -> Summary:
-    """Statistics and a histogram of the finite elements; complex tensors have neither."""
-    statistics = statistics_of(values.array)
+def summarize(values: Values, bins: int = 50, index: str = "") -> Summary:
+    """Statistics and a histogram of the finite elements at ``index``, or of all; complex tensors
+    have neither."""
+    array = values.array
+    if index:
+        array = np.ascontiguousarray(parse_plane(index, array.shape).of(array))
+    statistics = statistics_of(array)
     if statistics is None:
         return Summary(values.name, values.type, None, None)
-    bars = histogram(values.array, statistics, min(max(bins, 1), _MOST_BINS))
+    bars = histogram(array, statistics, min(max(bins, 1), _MOST_BINS))
     return Summary(values.name, values.type, statistic_numbers(statistics), bars)
 
 
@@ -177,12 +183,17 @@ def _cells(plane: NDArray[Any]) -> tuple[Number, ...]:
     return tuple(found)
 
 
-def draw_heat(values: Values, index: str = "", rows: int = 256, columns: int = 256) -> Heat:
+def draw_heat(
+    values: Values, index: str = "", rows: int = 256, columns: int = 256, by: CellBy = "mean"
+) -> Heat:
     """The plane at ``index`` in at most ``rows`` x ``columns`` cells; magnitudes of complex."""
     plane = parse_plane(index, values.array.shape)
     elements = plane.of(values.array)
     picture = heat_of(
-        elements.shape, lambda first, last: as_floats(elements[first:last]), *_size(rows, columns)
+        elements.shape,
+        lambda first, last: as_floats(elements[first:last]),
+        *_size(rows, columns),
+        by,
     )
     return Heat(values.name, values.type, plane.index, *picture)
 
@@ -215,6 +226,7 @@ def compare(a: Values, b: Values, index: str = "", tolerance: float = 0.0) -> Co
         all_a.shape,
         lambda first, last: _float_differences(all_a[first:last], all_b[first:last], boundary),
         *_size(256, 256),
+        "largest",
     )
     type_ = TensorType("float64", a.array.shape)
     return Compared(

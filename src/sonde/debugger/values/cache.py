@@ -16,6 +16,7 @@ from sonde.core.operators.patterns import OpPattern
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.trainee import Held
 from sonde.debugger.values.graphs import gradient_name
+from sonde.wire.shapes import KeptOp
 
 COMPARED_STEPS: Final = 2
 """Steps of what was only shown, or paused at, that are cached: to compare it with the step before.
@@ -93,6 +94,16 @@ class ValueCache:
     def steps(self, slot: SlotKey) -> tuple[int, ...]:
         return tuple(sorted(self._steps.get(slot, ())))
 
+    def bytes_by_op(self) -> Counter[str]:
+        """The memory of the arrays of each op. An array of several ops counts for each of them."""
+        arrays: dict[tuple[str, int], int] = {}
+        for ((op, _, _), _), each in self._tensors.items():
+            arrays[op, id(each.array)] = each.array.nbytes
+        used: Counter[str] = Counter()
+        for (op, _), nbytes in arrays.items():
+            used[op] += nbytes
+        return used
+
     def _drop(self, slot: SlotKey, step: int) -> None:
         tensor = self._tensors.pop((slot, step), None)
         if tensor is None:
@@ -116,6 +127,9 @@ class ValueRecorder:
         self._budget = budget_bytes
         self._ops: dict[str, tuple[OpPattern, int]] = {}
         self._parameters: dict[str, int] = {}
+        # Those of the parameters that the user asked to keep; the others were only shown.
+        self._asked: dict[str, int] = {}
+        self._matched: dict[str, set[str]] = {}
         # Arrays of this step by token: the input of one op is the output of another.
         self._step = -1
         self._known: dict[object, weakref.ref[NDArray[Any]]] = {}
@@ -133,12 +147,21 @@ class ValueRecorder:
         names = {each.name for each in held} | {gradient_name(each.name) for each in held}
         for text in patterns:
             if steps <= 0:
-                self._ops.pop(text, None)
-                self._parameters.pop(text, None)
+                for kept in (self._ops, self._parameters, self._asked, self._matched):
+                    kept.pop(text, None)
             elif text in names:
-                self._parameters[text] = steps
+                self._parameters[text] = self._asked[text] = steps
             else:
                 self._ops[text] = (OpPattern.parse(text), steps)
+
+    def kept(self) -> tuple[KeptOp, ...]:
+        """The patterns that are kept on request, and the memory that each takes."""
+        steps = {text: each for text, (_, each) in self._ops.items()} | self._asked
+        used = self.values.bytes_by_op()
+        return tuple(
+            KeptOp(text, each, sum(used[op] for op in self._matched.get(text, {text})))
+            for text, each in steps.items()
+        )
 
     def keep_parameter(self, name: str) -> None:
         """Cache the last steps of a parameter or gradient, so that two steps can be compared."""
@@ -154,6 +177,8 @@ class ValueRecorder:
     def record(self, call: OpCall) -> None:
         """Cache the inputs and outputs of ``call``; values that are cached are not copied again."""
         steps = max(self._steps_of(call.node), COMPARED_STEPS)
+        for text in self._matching(call.node):
+            self._matched.setdefault(text, set()).add(call.node.name)
         if call.step != self._step:
             self._step = call.step
             self._known.clear()
@@ -172,14 +197,15 @@ class ValueRecorder:
                     self._put(name, gradient, max(step - 1, 0), self._parameters[name])
 
     def _steps_of(self, node: OpNode) -> int:
-        return max(
-            (
-                steps
-                for pattern, steps in self._ops.values()
-                if pattern.matches(node.name, node.type, node.scope, is_leaf=node.kind != "op")
-            ),
-            default=0,
-        )
+        return max((self._ops[text][1] for text in self._matching(node)), default=0)
+
+    def _matching(self, node: OpNode) -> list[str]:
+        is_leaf = node.kind != "op"
+        return [
+            text
+            for text, (pattern, _) in self._ops.items()
+            if pattern.matches(node.name, node.type, node.scope, is_leaf=is_leaf)
+        ]
 
     def _put(
         self, op: str, view: TensorView, step: int, most_steps: int, token: object = None

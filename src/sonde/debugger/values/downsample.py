@@ -1,4 +1,4 @@
-"""Downsamples a plane of numbers to a heat map: each cell is the mean of the elements it covers."""
+"""Downsamples a plane of numbers to a heat map: a cell covers several elements."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sonde.wire.questions import CellBy
 
 Band = Callable[[int, int], NDArray[np.float64]]
 """Rows ``first`` to ``last`` of a plane."""
@@ -20,11 +22,14 @@ _HUGE: Final = 1e290
 _SHRINK: Final = 2.0**-40
 
 
-def heat_of(shape: tuple[int, ...], band: Band, most_rows: int, most_columns: int) -> Picture:
+def heat_of(
+    shape: tuple[int, ...], band: Band, most_rows: int, most_columns: int, by: CellBy = "mean"
+) -> Picture:
     """The picture of a plane of ``shape``; a cell without finite elements is None.
 
-    Cells cover nearly equal numbers of rows and columns; none is empty. Means are over the finite
-    elements, in float64, and never overflow. Only the rows of one row of cells are in memory.
+    Cells cover nearly equal numbers of rows and columns; none is empty. A cell is the mean of its
+    finite elements, in float64, which never overflows, or the one of largest magnitude; of two that
+    differ in sign the positive one. Only the rows of one row of cells are in memory.
     """
     height, width = shape
     rows, columns = min(height, most_rows), min(width, most_columns)
@@ -36,7 +41,7 @@ def heat_of(shape: tuple[int, ...], band: Band, most_rows: int, most_columns: in
     marks = np.zeros((rows, columns), np.uint8)
     for row in range(rows):
         elements = band(row_edges[row], row_edges[row + 1])
-        cells[row], marks[row] = _row_of_cells(elements, column_starts)
+        cells[row], marks[row] = _row_of_cells(elements, column_starts, by)
     finite = np.isfinite(cells)
     shown: list[float | None] = list(cells.reshape(-1).tolist())
     for place in np.flatnonzero(~finite).tolist():
@@ -47,7 +52,7 @@ def heat_of(shape: tuple[int, ...], band: Band, most_rows: int, most_columns: in
 
 
 def _row_of_cells(
-    elements: NDArray[np.float64], starts: NDArray[np.int64]
+    elements: NDArray[np.float64], starts: NDArray[np.int64], by: CellBy
 ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
     finite = np.isfinite(elements)
     marks = np.zeros(len(starts), np.uint8)
@@ -62,6 +67,10 @@ def _row_of_cells(
         ):
             marks |= np.logical_or.reduceat(found.any(axis=0), starts) * np.uint8(bit)
         elements = np.where(finite, elements, 0.0)
+    if by == "largest":
+        high = np.maximum.reduceat(elements.max(axis=0), starts)
+        low = np.minimum.reduceat(elements.min(axis=0), starts)
+        return np.where(counts > 0, np.where(high >= -low, high, low), np.nan), marks
     shrink = _SHRINK if max(elements.max(), -elements.min()) > _HUGE else 1.0
     if shrink != 1.0:
         elements = elements * shrink

@@ -20,7 +20,7 @@ class PreviousValues:
 
     def __init__(self, trainee: Trainee, budget_bytes: int, is_full: Callable[[str], None]) -> None:
         self._trainee = trainee
-        self._budget = budget_bytes
+        self._budget = self.budget_bytes = budget_bytes
         self._is_full = is_full
         self._is_reported = False
         self.used_bytes = 0

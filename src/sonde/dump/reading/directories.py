@@ -18,7 +18,7 @@ from sonde.dump.layout import RankLayout
 from sonde.dump.reading.recognition import looks_like, old_format
 
 if TYPE_CHECKING:
-    from sonde.dump.graph_files.pb import GraphFile
+    from sonde.dump.graph_files.pb import GraphFile, GraphWriter
     from sonde.dump.reading.step_listing import Listing
 
 FOREIGN = "is not part of a dump"
@@ -61,10 +61,14 @@ class StepDir:
 
 
 class StepSource(Protocol):
-    """Reads graphs and steps of a rank that another program wrote in a layout of its own.
+    """Reads graphs and steps of a rank that are not in the layout of Sonde and MindSpore: written
+    by another program, or captured steps.
 
     ``config`` says which program it was, like ``.dump_metadata/config.json``.
     """
+
+    @property
+    def writer(self) -> GraphWriter: ...
 
     @property
     def config(self) -> dict[str, Any]: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.core.errors import DumpError
+from sonde.dump.reading.captured_rank import scan_captured
 from sonde.dump.reading.directories import (
     RankTree,
     find_ranks,
@@ -27,7 +28,10 @@ def scan(path: Path) -> tuple[Path, dict[int, RankTree]]:
         if not has_ranks(path):
             problem = next(each for tree in probed_trees.values() for each in tree.problems)
             raise DumpError(str(problem), slug="json-file")
-    trees = {rank: scan_rank(rank, root) for rank, root in find_ranks(path).items()}
+    trees = {
+        rank: scan_captured(rank, root) or scan_rank(rank, root)
+        for rank, root in find_ranks(path).items()
+    }
     first = next(iter(trees.values()))
     refuse_old_format(first)
     return first.layout.root.parent, trees

@@ -46,6 +46,20 @@ class OverflowEntry:
     by_argument: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class OverflowVerdict:
+    """The ``overflow.json`` of a rank: the verdict, the sentence about the first fault (empty
+    without one), and its op, step, line and advice."""
+
+    verdict: str
+    title: str
+    text: str
+    op: str
+    step: int | None
+    source: Source | None
+    advice: str
+
+
 def read_json(path: Path) -> Any:
     """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
     try:
@@ -71,6 +85,27 @@ def read_overflow(path: Path) -> tuple[OverflowEntry, ...]:
     if not isinstance(entries, list):
         raise DumpError(f"{path}: not a list of ops", slug="json-file")
     return tuple(_entry(path, number, entry) for number, entry in enumerate(entries))
+
+
+def read_verdict(path: Path) -> OverflowVerdict:
+    """The ``overflow.json`` of a rank; DumpError if it is not one."""
+    found = read_json(path)
+    if not isinstance(found, dict) or not isinstance(found.get("verdict"), str):
+        raise DumpError(f"{path}: not a verdict on a run", slug="json-file")
+    headline, origin = found.get("headline"), found.get("origin")
+    headline = headline if isinstance(headline, dict) else {}
+    origin = origin if isinstance(origin, dict) else {}
+    cause = origin.get("cause")
+    cause = cause if isinstance(cause, dict) else {}
+    return OverflowVerdict(
+        found["verdict"],
+        str(headline.get("title") or ""),
+        str(headline.get("text") or ""),
+        str(origin.get("op") or ""),
+        _of_type(origin.get("step"), int),
+        _source(origin.get("source")),
+        str(cause.get("advice") or ""),
+    )
 
 
 def _entry(path: Path, number: int, entry: Any) -> OverflowEntry:

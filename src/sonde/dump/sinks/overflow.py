@@ -17,10 +17,12 @@ from sonde.core.coverage import Coverage, Gap
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.graph import OpNode, Source
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
-from sonde.core.text.number_text import json_number
+from sonde.core.text.number_text import json_number, json_value
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
+from sonde.watch.explanations import facts_of_call
+from sonde.watch.headline import origin_headline, spread_text
 from sonde.watch.origins import Origin, OriginTracker, Traced
 
 _STATISTICS = (
@@ -37,14 +39,16 @@ class OverflowSummary:
     """The origins of a run so far.
 
     ``fault`` is the first origin that is a fault, ``harmless`` the first that is not; ``producers``
-    and ``carriers`` count the ops with values of a fault.
+    and ``carriers`` count the executions of ops with values of a fault; ``others`` are the names of
+    the ops that got those of ``fault``.
     """
 
     fault: Origin | None = None
     harmless: Origin | None = None
     producers: int = 0
     carriers: int = 0
-    _traced: list[Traced] = field(default_factory=list)
+    _traced: list[tuple[str, Traced]] = field(default_factory=list)
+    _carriers: dict[Origin, set[str]] = field(default_factory=dict)
     _current: Origin | None = None
     _previous: Origin | None = None
 
@@ -52,8 +56,12 @@ class OverflowSummary:
         self._previous = self._current
         self._current = None
 
-    def count(self, traced: Traced) -> None:
-        self._traced.append(traced)
+    @property
+    def others(self) -> int:
+        return 0 if self.fault is None else len(self._carriers.get(self.fault, ()))
+
+    def count(self, op: str, traced: Traced) -> None:
+        self._traced.append((op, traced))
         origin = traced.origin
         self._add(origin)
         if origin.is_listed:
@@ -70,9 +78,13 @@ class OverflowSummary:
                 self.harmless = origin
         if self._current is not None and not self._current.is_listed:
             self._current = None
-        faults = [each.is_producer for each in self._traced if each.origin.is_fault]
-        self.producers += sum(faults)
-        self.carriers += len(faults) - sum(faults)
+        for op, traced in self._traced:
+            if not traced.origin.is_fault:
+                continue
+            self.producers += traced.is_producer
+            self.carriers += not traced.is_producer
+            if not traced.is_producer:
+                self._carriers.setdefault(traced.origin, set()).add(op)
         self._traced.clear()
 
     def forget_step(self) -> None:
@@ -127,7 +139,7 @@ class OverflowDump:
         self._sees_all = sees_all
         self._coverage = coverage if coverage is not None else Coverage()
         self._entries: list[tuple[Origin, dict[str, Any]]] = []
-        self._tracker = OriginTracker()
+        self._tracker = OriginTracker(facts=facts_of_call)
         self._has_overflow = False
         self.summary = OverflowSummary()
         self.ops: set[str] = set()
@@ -163,7 +175,7 @@ class OverflowDump:
         if found is None:
             return
         origin, is_producer = found.origin, found.is_producer
-        self.summary.count(found)
+        self.summary.count(call.node.name, found)
         self._has_overflow |= origin.is_listed and origin.step == call.step
         if self._has_room(origin):
             self._expected += not origin.is_listed
@@ -226,6 +238,7 @@ class OverflowDump:
         document = {
             "verdict": self.summary.verdict(coverage),
             "origin": None if origin is None else _origin_entry(origin),
+            "headline": self._headline(),
             "producers": self.summary.producers,
             "carriers": self.summary.carriers,
             "observed": coverage.to_json(),
@@ -233,6 +246,14 @@ class OverflowDump:
         text = json.dumps(document, indent=2, allow_nan=False)
         with contextlib.suppress(OSError):  # The disk is full: that is reported already.
             write_whole(self._files.rank.overflow, text + "\n")
+
+    def _headline(self) -> dict[str, str] | None:
+        """The sentence that is printed, if there is a fault."""
+        fault, summary = self.summary.fault, self.summary
+        if fault is None:
+            return None
+        found = origin_headline(fault)
+        return {"title": found.title, "text": f"{found.text}{spread_text(summary.others)}"}
 
     def fast_path(self) -> ScreenPath:
         """Only ops with values that are not finite are wanted."""
@@ -270,6 +291,23 @@ def _origin_entry(origin: Origin) -> dict[str, Any]:
         "is_fault": origin.is_fault,
         "by_argument": origin.argument,
         "source": _source_entry(origin.source),
+        "cause": _cause_entry(origin),
+    }
+
+
+def _cause_entry(origin: Origin) -> dict[str, Any] | None:
+    """Why the op made the values, if they show it."""
+    made = origin.made or origin.turned
+    cause = None if made is None else made.cause
+    if made is None or cause is None:
+        return None
+    return {
+        "op": made.op,
+        "kind": cause.detail,
+        "text": cause.message,
+        "status": cause.status,
+        "advice": cause.advice,
+        "evidence": json_value(cause.evidence),
     }
 
 

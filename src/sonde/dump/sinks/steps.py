@@ -89,12 +89,6 @@ class StepFiles(Sink):
         self._is_mapped = False
         self.graphs: list[Graph] = []
 
-    def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
-        """Write the configuration and the facts about the program, each whole or not at all."""
-        self.rank.metadata.mkdir(parents=True, exist_ok=True)
-        write_whole(self.rank.metadata_dump_config, config)
-        write_whole(self.rank.metadata_config, json.dumps(dict(facts), indent=4) + "\n")
-
     def write_coverage(self, coverage: Coverage) -> None:
         """Write what was observed, when the run has ended. A process whose children do the training
         writes nothing: the files are theirs."""
@@ -223,6 +217,13 @@ def _stopped(error: OSError) -> DumpError:
         f"{error.strerror or error}",
         slug="dump-stopped",
     )
+
+
+def write_metadata(rank: RankLayout, config: str, facts: Mapping[str, str]) -> None:
+    """Write the configuration and the facts about the program, each whole or not at all."""
+    rank.metadata.mkdir(parents=True, exist_ok=True)
+    write_whole(rank.metadata_dump_config, config)
+    write_whole(rank.metadata_config, json.dumps(dict(facts), indent=4) + "\n")
 
 
 def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:

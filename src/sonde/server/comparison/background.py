@@ -15,7 +15,9 @@ from sonde.compare.runs.result import RunComparison
 from sonde.core.errors import SondeError
 from sonde.dump.reader import Dump
 from sonde.server.comparison.views import ComparisonPages, first_view
+from sonde.server.headlines import divergence_headline
 from sonde.wire import comparison as wire
+from sonde.wire.api import RunHeadline
 from sonde.wire.convert import copy_fields
 
 _log = logging.getLogger("sonde.server")
@@ -46,6 +48,7 @@ class BackgroundComparison:
         self._problem = ""
         self._is_running = True
         self.pages: ComparisonPages | None = None
+        self.headline: RunHeadline | None = None
 
     def side(self, run: str) -> wire.Side:
         return "a" if run == self._ids[0] else "b"
@@ -56,6 +59,7 @@ class BackgroundComparison:
     def run(self) -> None:
         try:
             found = compare(*self._dumps, CompareOptions(progress=self._note))
+            self.headline = divergence_headline(found)
             self.pages = ComparisonPages(found)
         except _StoppedError:
             return

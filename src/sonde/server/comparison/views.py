@@ -38,7 +38,7 @@ class ComparisonPages:
     """Questions about one comparison, from the side of one of its runs."""
 
     found: RunComparison
-    _marks: dict[tuple[wire.Side, int, int], _GraphMarks] = field(default_factory=dict)
+    _marks: dict[tuple[wire.Side, int, int, bool], _GraphMarks] = field(default_factory=dict)
 
     def pairs(self, side: wire.Side, query: queries.PairsQuery) -> wire.PairPage:
         """The pairs that match, in execution order or the worst first."""
@@ -74,7 +74,7 @@ class ComparisonPages:
         self, side: wire.Side, rank: int, index: GraphIndex, scope: str, group: str
     ) -> wire.LevelMarks:
         """The comparison status of each box of a level of the graph."""
-        key = (side, rank, index.graph)
+        key = (side, rank, index.graph, index.is_summary)
         if key not in self._marks:
             self._marks[key] = _GraphMarks(index, self.found, side, rank)
         known = self._marks[key]

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from sonde.core.errors import UsageError
+from sonde.compare.losses.sources import read_losses
+from sonde.core.errors import SondeError, UsageError
 from sonde.debugger.values.answers import Values
+from sonde.dump.reading.directories import StepDir
 from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.values import DumpTensor
+from sonde.server.graph.differences import difference, step_ranges
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.level_values import OpValues, statistic_value
 from sonde.wire.api import GraphInfo, RankView, StatisticCurve, StatisticPoint
+from sonde.wire.numbers import to_wire
 from sonde.wire.questions import OpTensor, OpTensors
-from sonde.wire.shapes import Metadata, TensorName
+from sonde.wire.shapes import LossPoint, Metadata, StatisticNumbers, TensorName
 
 _MOST_POINTS: Final = 1000
+_MOST_COMPUTED: Final = 3000
+"""For so many tensors without a row, statistics are computed to colour a graph."""
 NO_GRAPH: Final = -1
 """The number of the graph of steps without one: their nodes, without edges."""
 
@@ -29,6 +37,8 @@ class DumpContents:
         self.usual_graph = cache(self._find_usual_graph)
         self._graphs_of_steps = cache(self._find_graphs_of_steps)
         self._without_graph = cache(index.without_graph)
+        self.losses = cache(self._read_losses)
+        self._difference = cache(_difference)
 
     def chosen_rank(self, rank: int | None) -> int:
         """``rank``, or the lowest for None; UsageError if there is no such rank."""
@@ -41,9 +51,20 @@ class DumpContents:
             )
         return rank
 
+    def _read_losses(self, rank: int) -> tuple[LossPoint, ...]:
+        """The losses of a rank, found in the dump as ``sonde loss`` finds them; none if it has no
+        loss that can be told from its other tensors."""
+        dump = self.index.dump
+        own = dump.path / f"rank_{rank}"
+        try:
+            found = read_losses(own if own.is_dir() else dump.path)
+        except SondeError:
+            return ()
+        pairs = zip(found.steps, found.values, strict=True)
+        return tuple(LossPoint(step, to_wire(loss), 0.0, None, True) for step, loss in pairs)
+
     def rank_view(self, rank: int, hits: int) -> RankView:
         steps = self.index.steps(rank)
-        known = {index.graph: len(index) for index in self.index.known_graphs(rank)}
         return RankView(
             rank=rank,
             state="ended",
@@ -54,10 +75,7 @@ class DumpContents:
             reason=None,
             message="a dump on disk",
             hits=hits,
-            graphs=tuple(
-                GraphInfo(number, f"graph {number}", known.get(number, 0), True)
-                for number in self.graph_ids(rank)
-            ),
+            graphs=self._infos(rank),
             steps=tuple(dict.fromkeys(each.step for each in steps)),
             metadata=self._metadata(rank),
             seconds=None,
@@ -85,6 +103,26 @@ class DumpContents:
         )
 
     # ------------------------------------------------------------------ graphs
+
+    def _infos(self, rank: int) -> tuple[GraphInfo, ...]:
+        known = {index.graph: index for index in self.index.known_graphs(rank)}
+        usual = known.get(self.usual_graph(rank))
+        steps: dict[int | None, list[int]] = {}
+        for each in self.index.steps(rank):
+            steps.setdefault(each.graph_id, []).append(each.step)
+        return tuple(
+            GraphInfo(
+                number,
+                f"graph {number}",
+                len(known[number]) if number in known else 0,
+                True,
+                steps=step_ranges(sorted(set(steps.get(number, ())))),
+                difference=self._difference(known[number], usual)
+                if number in known and usual is not None
+                else "",
+            )
+            for number in self.graph_ids(rank)
+        )
 
     def graph_ids(self, rank: int) -> tuple[int, ...]:
         return self.index.dump.graph_ids(rank) or (NO_GRAPH,)
@@ -135,7 +173,7 @@ class DumpContents:
         """The tensors of an op in the given step, or in the last step that has some."""
         steps: dict[tuple[str, int], list[int]] = {}
         shown: list[DumpTensor] = []
-        for directory in self.index.steps(self.chosen_rank(rank)):
+        for directory in self.index.known_steps(self.chosen_rank(rank), tensor.step):
             listing = self.index.listing_for(directory, tensor.op)
             found = listing.of_op(tensor.op)
             for each in found:
@@ -163,10 +201,45 @@ class DumpContents:
             ),
         )
 
+    def op_values(
+        self, rank: int | None, graph: int | None, step: int | None, statistic: str
+    ) -> OpValues:
+        """A statistic of the ops in a step, by default the last step of the graph. Without rows of
+        statistics, those of the first ops are computed from their values."""
+        rank = self.chosen_rank(rank)
+        wanted = self.usual_graph(rank) if graph is None else graph
+        directories = [
+            each
+            for each in self.index.steps(rank)
+            if (each.step == step if step is not None else each.graph_id in (wanted, None))
+        ]
+        found: dict[str, list[StatisticNumbers]] = {}
+        for directory in directories if step is not None else directories[-1:]:
+            for op, numbers in self._op_numbers(directory):
+                found.setdefault(op, []).append(numbers)
+        values = {op: statistic_value(statistic, numbers) for op, numbers in found.items()}
+        last = directories[-1].step if directories else None
+        return OpValues(
+            statistic, last, {op: value for op, value in values.items() if value is not None}
+        )
+
+    def _op_numbers(self, directory: StepDir) -> Iterator[tuple[str, StatisticNumbers]]:
+        listing = self.index.listing(directory)
+        computed = 0
+        for stored in listing.tensors:
+            tensor = DumpTensor(listing, stored)
+            if stored.io != "output" or (tensor.row is None and computed >= _MOST_COMPUTED):
+                continue
+            computed += tensor.row is None
+            numbers = tensor.row.numbers() if tensor.row is not None else tensor.numbers()
+            if numbers is not None:
+                yield stored.op, numbers
+
     def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
-        """The statistics of a tensor over all steps, or over evenly spaced ones of very many."""
+        """The statistics of a tensor over all steps, or over evenly spaced ones of very many; of
+        captured steps, over those whose tensors are computed."""
         found: dict[int, DumpTensor] = {}
-        for directory in self.index.steps(self.chosen_rank(rank)):
+        for directory in self.index.known_steps(self.chosen_rank(rank), tensor.step):
             listing = self.index.listing_for(directory, tensor.op)
             stored = listing.find(tensor.op, tensor.io, tensor.slot)
             if stored is not None:
@@ -183,3 +256,7 @@ class DumpContents:
                 points.append(StatisticPoint(step, numbers))
         kind = next(iter(found.values())).type
         return StatisticCurve(tensor.op, tensor.io, tensor.slot, kind, tuple(points))
+
+
+def _difference(graph: GraphIndex, usual: GraphIndex) -> str:
+    return difference((graph.nodes, graph.numbers), (usual.nodes, usual.numbers))

@@ -224,6 +224,20 @@ class IndexedDump:
         """The step directories of a rank, or those of one step."""
         return self.dump.step_dirs(rank=rank, step=step)
 
+    def known_steps(self, rank: int, wanted: int | None = None) -> tuple[StepDir, ...]:
+        """The step directories of a rank without the captured steps that would have to be executed,
+        except ``wanted``, or the last one if nothing else is known."""
+        found = self.steps(rank)
+        captured = self.dump.captured(rank)
+        known = tuple(
+            each
+            for each in found
+            if (place := captured.get((rank, each.step))) is None
+            or place.is_computed
+            or each.step == wanted
+        )
+        return known or found[-1:]
+
     def find(
         self, rank: int, op: str, io: Io, slot: int, step: int | None
     ) -> tuple[StepTensors, StoredTensor]:

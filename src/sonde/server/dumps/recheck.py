@@ -28,6 +28,7 @@ from sonde.server.dumps.step_evaluation import (
 )
 from sonde.server.dumps.stored_observation import RankOrigins
 from sonde.watch.hits import HitCollector
+from sonde.watch.streaks import Streaks
 from sonde.wire.api import RecheckView
 from sonde.wire.convert import wire_hit
 from sonde.wire.shapes import Hit, WatchpointSpec
@@ -66,6 +67,7 @@ def recheck(
     directories = [each for rank in dump.dump.ranks for each in dump.steps(rank)]
     collectors = {rank: HitCollector() for rank in dump.dump.ranks}
     origins = {rank: RankOrigins() for rank in dump.dump.ranks}
+    streaks = {rank: Streaks() for rank in dump.dump.ranks}
     done = steps_done = 0
     with closing(_steps(dump, specs, directories)) as steps:
         for directory, count, found in steps:
@@ -79,7 +81,7 @@ def recheck(
                 continue
             steps_done += 1
             graph, listing = graph_of(dump, directory), dump.listing(directory)
-            for hit in complete_hits(origins[rank], listing, graph, specs, found):
+            for hit in complete_hits(origins[rank], listing, graph, specs, found, streaks[rank]):
                 collectors[rank].add(hit)
             collectors[rank].end_step()
             total = done + (len(directories) - steps_done) * done // steps_done
@@ -236,11 +238,19 @@ class BackgroundCheck:
         self._done, self._total = 0, 0
         self._waiting: list[Hit] = []
         self._announced = 0.0
+        self._started = time.monotonic()
         self.is_running = True
         self.failure = ""
 
     def view(self, hits: int) -> RecheckView:
-        return RecheckView(self.is_running, self._done, self._total, hits)
+        notes: tuple[str, ...] = ()
+        if self._stopped.is_set():
+            notes = (f"stopped after {self._done:,} of about {self._total:,} tensors",)
+        left = None
+        if self.is_running and self._done:
+            took = time.monotonic() - self._started
+            left = took / self._done * max(self._total - self._done, 0)
+        return RecheckView(self.is_running, self._done, self._total, hits, notes, left)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -253,7 +263,8 @@ class BackgroundCheck:
             self.failure = f"the check failed: {type(error).__name__}: {error} [server-failed]"
         finally:
             self.is_running = False
-            self._total = self._done
+            if not self._stopped.is_set():
+                self._total = self._done
             self._announce()
 
     def _report(self, progress: CheckProgress) -> bool:

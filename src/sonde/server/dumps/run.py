@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +22,29 @@ from sonde.server.dumps.contents import DumpContents
 from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.recheck import BackgroundCheck
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.level_values import OpValues
+from sonde.server.headlines import cause_headline, verdict_headline
 from sonde.server.hit_store import HitStore
 from sonde.server.http.events import Changes, EventBroker
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import ControlRequest, KeepRequest, LossCurve, RunView, StatisticCurve
+from sonde.wire.api import (
+    ControlRequest,
+    KeepRequest,
+    LossCurve,
+    Preview,
+    RecordRequest,
+    RunHeadline,
+    RunView,
+    StatisticCurve,
+    WatchpointDraft,
+)
 from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
-from sonde.wire.shapes import Hit, TensorName
+from sonde.wire.shapes import BoxStatistic, Hit, TensorName
 
 _MOST_PREPARED: Final = 500_000
+_MOST_GRAPHS: Final = 20
+"""So many graphs of a rank are loaded before the page asks for them."""
 _FIRST_SCREEN_SECONDS: Final = 0.5
 """Time for the page to load the graph, before the rest of the dump is listed."""
 
@@ -46,6 +62,8 @@ class DumpRun:
         self._check: BackgroundCheck | None = None
         self._closed = threading.Event()
         self._preparing: asyncio.Future[None] | None = None
+        self._first_check: asyncio.Future[None] | None = None
+        self._verdicts = cache(self.dump.verdict)
         self.peer: str | None = None
         self.comparison: BackgroundComparison | None = None
 
@@ -76,7 +94,21 @@ class DumpRun:
             peer=self.peer,
             recheck=None if check is None else check.view(len(self.hits)),
             unobserved=tuple(each.message for each in self.dump.problems if each.is_gap),
+            headline=self._headline(),
         )
+
+    def _headline(self) -> RunHeadline | None:
+        """A divergence from the other dump, the verdict of an overflow dump, or the first cause of
+        the hits."""
+        if self.comparison is not None and self.comparison.headline is not None:
+            return self.comparison.headline
+        several = len(self.dump.ranks) > 1
+        for rank in self.dump.ranks:
+            told = self._verdicts(rank)
+            if told is not None and told.text:
+                return verdict_headline(told, rank, is_one_of_several=several)
+        cause = self.hits.causes.first()
+        return None if cause is None else cause_headline(cause, is_one_of_several=several)
 
     # --------------------------------------------------------------- questions
 
@@ -106,8 +138,32 @@ class DumpRun:
     async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
         return await asyncio.to_thread(self._contents.curve, rank, tensor)
 
-    def loss(self, rank: int | None, after: int) -> LossCurve:
-        return LossCurve(self._contents.chosen_rank(rank), ())
+    async def op_values(
+        self, rank: int | None, graph: int | None, step: int | None, statistic: BoxStatistic
+    ) -> OpValues:
+        if statistic == "distance":
+            return await asyncio.to_thread(self._distances, rank)
+        return await asyncio.to_thread(self._contents.op_values, rank, graph, step, statistic)
+
+    def _distances(self, rank: int | None) -> OpValues:
+        """The relative error of each op to its counterpart in the other dump."""
+        comparison = self.comparison
+        if comparison is None or comparison.pages is None:
+            raise UsageError(
+                "the comparison has failed or is not finished yet", slug="no-comparison"
+            )
+        number, is_a = self._contents.chosen_rank(rank), comparison.side(self.id) == "a"
+        errors: dict[str, float] = {}
+        for pair in comparison.pages.found.pairs:
+            if pair.rank == number and not math.isnan(pair.error):
+                op = pair.a if is_a else pair.b
+                errors[op] = max(pair.error, errors.get(op, 0.0))
+        return OpValues("distance", None, errors)
+
+    async def loss(self, rank: int | None, after: int) -> LossCurve:
+        number = self._contents.chosen_rank(rank)
+        points = await asyncio.to_thread(self._contents.losses, number)
+        return LossCurve(number, tuple(each for each in points if each.step > after))
 
     async def control(self, request: ControlRequest) -> None:
         raise UsageError(
@@ -116,6 +172,12 @@ class DumpRun:
 
     async def keep(self, request: KeepRequest) -> None:
         raise UsageError("a dump cannot keep further values", slug="not-live")
+
+    async def preview(self, rank: int | None, draft: WatchpointDraft) -> Preview:
+        return Preview(None, 0, 0, 0)  # "check all steps" evaluates a dump.
+
+    async def record(self, request: RecordRequest) -> None:
+        raise UsageError("a dump cannot record further statistics", slug="not-live")
 
     def measure_speed(self) -> None:
         raise UsageError("a dump is not a training whose speed can be measured", slug="not-live")
@@ -137,6 +199,21 @@ class DumpRun:
         check = self._check = BackgroundCheck(self._index, self.watchpoints.all, self._take)
         self._changes.touch("hits", "status")
         return asyncio.ensure_future(asyncio.to_thread(check.run))
+
+    def check_when_prepared(self) -> None:
+        """Start the first check when the dump is listed, so that the page is shown before."""
+
+        async def check() -> None:
+            await self.prepared()
+            if not self._closed.is_set() and self._check is None:
+                self.start_check()
+
+        self._first_check = asyncio.ensure_future(check())
+
+    def stop_recheck(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+            self._changes.touch("status")
 
     def _take(self, check: BackgroundCheck, hits: Sequence[Hit]) -> None:
         """Add the hits of a check, and announce its progress."""
@@ -168,12 +245,23 @@ class DumpRun:
         listed = 0
         for rank in self.dump.ranks:
             self._contents.graph(rank, None)
+        if self.dump.captured():  # Listing a captured step means to execute it.
+            return
         self._closed.wait(_FIRST_SCREEN_SECONDS)
+        self._load_graphs()
         for rank in self.dump.ranks:
             for directory in reversed(self._index.steps(rank)):
                 if self._closed.is_set() or listed > _MOST_PREPARED:
                     return
                 listed += len(self._index.listing(directory).tensors)
+
+    def _load_graphs(self) -> None:
+        """Load the other graphs, so that the list of graphs says how they differ."""
+        for rank in self.dump.ranks:
+            for number in self._contents.graph_ids(rank)[:_MOST_GRAPHS]:
+                if not self._closed.is_set():
+                    self._contents.graph(rank, number)
+        self._changes.touch("status")
 
     async def prepared(self) -> None:
         """Wait until the work that ``prepare`` started is done."""

@@ -16,6 +16,7 @@ from sonde.watch.conditions import Evidence, undecided
 from sonde.watch.evaluate import Evaluation, NodeWatches, add_origin, evaluate, make_hit
 from sonde.watch.graph_memory import GraphMemory
 from sonde.watch.hits import WatchpointHit
+from sonde.watch.streaks import Streaks
 from sonde.watch.watchpoint import Watch, WatchedNode, make_watches
 from sonde.wire.convert import shown_line
 from sonde.wire.shapes import Node, WatchpointSpec
@@ -102,9 +103,11 @@ def complete_hits(
     graph: GraphIndex | None,
     specs: Sequence[WatchpointSpec],
     evaluated: Sequence[EvaluatedTensor],
+    streaks: Streaks,
 ) -> Iterator[WatchpointHit]:
     """The hits of a step with the origins of NaN and Inf; those of values that are no fault are
-    withdrawn."""
+    withdrawn, and those that have not lasted long enough are held back."""
+    streaks.begin_step(listing.step.step)
     bad = [each.bad for each in evaluated if each.bad is not None]
     if graph is not None:
         origins.take(listing, graph, bad)
@@ -119,6 +122,8 @@ def complete_hits(
             found: WatchpointHit | None = hit
             if hit.verdict == "hit" and is_bad:
                 found = _with_origin(origins, watches[hit.watchpoint, hit.rule], hit)
+            if found is not None:
+                found = streaks.admit(found, watches[hit.watchpoint, hit.rule])
             if found is not None:
                 yield found
 

@@ -10,8 +10,10 @@ import msgspec
 from sonde.core.graph import Edge, OpNode, TensorSpec
 from sonde.core.keys import Io
 from sonde.server.dumps.index import StepTensors
+from sonde.server.dumps.stored_facts import stored_facts
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
+from sonde.watch.explanations import OpFacts
 from sonde.watch.faults import find_used
 from sonde.watch.origins import OriginTracker
 from sonde.wire.convert import core_node
@@ -74,7 +76,8 @@ class RankOrigins:
     """The origins of NaN and Inf of a rank, whose steps are added in order."""
 
     def __init__(self) -> None:
-        self.tracker = OriginTracker()
+        self.tracker = OriginTracker(facts=self._facts)
+        self._listing: StepTensors | None = None
         # Memory that had NaN or Inf at the end of the previous step, by leaf and by values.
         self._of_leaves: dict[str, _Memory] = {}
         self._by_fingerprint: dict[str, _Memory] = {}
@@ -88,6 +91,7 @@ class RankOrigins:
     def take(self, listing: StepTensors, graph: GraphIndex, bad: Sequence[BadOutput]) -> None:
         """Trace the values of a step; ``tracker`` has the results until the next step."""
         self.tracker.begin_step()
+        self._listing = listing
         step = _Step(listing, graph, {(each.op, each.slot): each for each in bad}, self)
         for observed in step.observations():
             self.tracker.look(observed)
@@ -96,6 +100,9 @@ class RankOrigins:
         self._by_fingerprint, self._results = step.fingerprints, step.results
         self._of_leaves.update(step.leaves)
         self._alive = [*step.fingerprints.values(), *self._of_leaves.values()]
+
+    def _facts(self, observed: StoredOp) -> OpFacts | None:
+        return None if self._listing is None else stored_facts(self._listing, observed.node)
 
     def memory_of_leaf(self, node: Node, found: BadOutput, listing: StepTensors) -> _Memory:
         """The memory of an earlier step, if an op wrote to it there, or the values are equal.

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.labels import group_label, scope_label
 
 SAME_OPS: Final = 12
 """At least so many ops of one type in one scope are drawn as one box."""
@@ -35,9 +36,9 @@ class Box:
 
 def single(index: GraphIndex, part: int) -> Box:
     if part >= 0:
-        return Box(index.nodes[part].name, index.label(part), "op", [part])
+        return Box(index.nodes[part].name, index.shown_label(part), "op", [part])
     scope = index.scopes[~part]
-    return Box(scope.path, scope.label, "scope", [part])
+    return Box(scope.path, scope_label(scope.label), "scope", [part])
 
 
 def grouped(index: GraphIndex, place: int) -> list[Box]:
@@ -70,7 +71,16 @@ def grouped(index: GraphIndex, place: int) -> list[Box]:
 def _followers(index: GraphIndex, children: Sequence[int]) -> set[tuple[int, int]]:
     """Pairs of consecutive children; leaves do not count."""
     acting = [child for child in children if child < 0 or index.nodes[child].kind == "op"]
-    return set(pairwise(acting))
+    return {(one, other) for one, other in pairwise(acting) if not _skips(index, one, other)}
+
+
+def _skips(index: GraphIndex, one: int, other: int) -> bool:
+    """Whether two scopes have numbers that do not follow each other, such as ``0-Linear`` and
+    ``2-Linear``, whose parameters alone were prepared one after the other."""
+    if one >= 0 or other >= 0:
+        return False
+    names = [index.scopes[~each].label.partition("-")[0] for each in (one, other)]
+    return all(name.isdecimal() for name in names) and int(names[1]) != int(names[0]) + 1
 
 
 def _runs(children: Sequence[int], follows: Collection[tuple[int, int]]) -> list[list[int]]:
@@ -98,9 +108,11 @@ def _few(index: GraphIndex, path: str, children: Sequence[int]) -> list[Box]:
 
 
 def _group(index: GraphIndex, path: str, children: list[int]) -> Box:
-    first = single(index, children[0])
-    label = index.nodes[children[0]].type if children[0] >= 0 else first.label
-    key = first.label if children[0] >= 0 else f"{first.label}/"
+    if children[0] >= 0:
+        label, key = index.nodes[children[0]].type, index.label(children[0])
+    else:
+        scopes = [index.scopes[~child] for child in children]
+        label, key = group_label([scope.label for scope in scopes]), f"{scopes[0].label}/"
     return Box(f"{path}*{key}", label, "group", children, len(children))
 
 

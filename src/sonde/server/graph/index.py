@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
 from functools import cached_property
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.graph import but_gradients
+from sonde.core.graph import GRADIENTS, but_gradients
 from sonde.core.operators.patterns import NamedOp, OpPattern, parts_of
 from sonde.core.operators.suggestions import did_you_mean, near_names, suggestion
 from sonde.core.text.terminal_text import quoted
-from sonde.server.graph.scopes import Ints, ScopeTree
+from sonde.server.graph.edges import Edges, edges_of
+from sonde.server.graph.folding import edges_past, folded_nodes
+from sonde.server.graph.labels import leaf_label
+from sonde.server.graph.scopes import ScopeTree
+from sonde.server.graph.step_parts import StepFunction, step_functions
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
-from sonde.wire.shapes import Node, TensorName, TensorType
+from sonde.wire.shapes import GraphDetail, Node, TensorName
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Edges:
-    """Data from slot ``slot`` of node ``source`` to node ``target``; ``kind`` is its type."""
-
-    source: Ints
-    target: Ints
-    slot: Ints
-    kind: Ints
-    kinds: tuple[TensorType, ...]
+_TOP: Final = "Default"
+_UNWRAPPED: Final = frozenset(("Default/", "Gradients/Default/"))
+"""Scopes that contain all others of a phase, and so say nothing."""
 
 
 class GraphIndex:
@@ -40,10 +39,46 @@ class GraphIndex:
         self.nodes = tuple(nodes)
         self.whole = whole
         self.numbers = {node.name: number for number, node in enumerate(self.nodes)}
-        self.edges = _edges(self.nodes, self.numbers)
-        tree = ScopeTree(self.nodes, self.edges.source, self.edges.target)
+        self.edges = edges_of(self.nodes, self.numbers)
+        self.hidden = np.zeros(len(self.nodes), bool)
+        self.functions: Mapping[str, StepFunction] = {}
+        self.is_summary = False
+        self._use(ScopeTree(self.nodes, self.edges.source, self.edges.target))
+
+    def _use(self, tree: ScopeTree) -> None:
         self.scopes, self._scope_numbers = tree.scopes, tree.numbers
         self.scope_of, self.ancestors = tree.scope_of, tree.ancestors
+
+    def seen_as(self, view: GraphDetail) -> GraphIndex:
+        """The graph with as many nodes as ``view`` shows."""
+        return self if view == "everything" else self.summary
+
+    @cached_property
+    def summary(self) -> GraphIndex:
+        """The same graph without folded nodes (``hidden``), with scopes for the functions of the
+        step (``functions``, by path), and without the scopes that contain all others."""
+        found = copy(self)
+        found.is_summary = True
+        found.hidden = folded_nodes(self.nodes, self.edges)
+        found.edges = edges_past(self.nodes, self.edges, found.hidden)
+        functions = step_functions(self.nodes, found.hidden.tolist())
+        found.functions = {f"{each.scope}/": each for each in functions}
+        homes = [_home(node) for node in self.nodes]
+        for each in functions:
+            for number in each.nodes:
+                homes[number] = each.scope
+        readers = _placing_edges(self.nodes, found.edges)
+        found._use(
+            ScopeTree(
+                self.nodes,
+                found.edges.source[readers],
+                found.edges.target[readers],
+                homes=homes,
+                folded=found.hidden,
+                unwrapped=_UNWRAPPED,
+            )
+        )
+        return found
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -104,6 +139,11 @@ class GraphIndex:
                 return name.removeprefix(f"{scope.label}.")
             place = scope.parent
         return name
+
+    def shown_label(self, number: int) -> str:
+        """``label`` as people read it."""
+        label, kind = self.label(number), self.nodes[number].kind
+        return label if kind == "op" else leaf_label(label, kind)
 
     def dtype(self, tensor: TensorName) -> str | None:
         """The element type of a tensor; None if the graph does not contain it."""
@@ -176,15 +216,22 @@ class GraphIndex:
         return self.nodes[scope.first_op], self.nodes[scope.last_op]
 
 
-def _edges(nodes: Sequence[Node], numbers: Mapping[str, int]) -> Edges:
-    rows: list[tuple[int, int, int, int]] = []
-    kinds: dict[TensorType, int] = {}
-    for target, node in enumerate(nodes):
-        for edge in node.inputs:
-            source = -1 if edge.producer is None else numbers.get(edge.producer, -1)
-            if source >= 0:
-                kind = kinds.setdefault(edge.type, len(kinds))
-                rows.append((source, target, edge.slot, kind))
-    table = np.array(rows, np.int32).reshape(-1, 4)
-    columns = [np.ascontiguousarray(column) for column in table.T]
-    return Edges(columns[0], columns[1], columns[2], columns[3], tuple(kinds))
+def _home(node: Node) -> str:
+    """The scope in which a summary shows a node: a gradient with the ops that computed it, a leaf
+    outside of modules with the ops that read it."""
+    if node.kind == "op" or not node.scope:
+        return node.scope
+    if "gradient" in node.categories and not node.scope.startswith(GRADIENTS):
+        return f"{GRADIENTS}{node.scope}"
+    return "" if node.scope == _TOP else node.scope
+
+
+def _placing_edges(nodes: Sequence[Node], edges: Edges) -> NDArray[np.bool_]:
+    """The edges that say where a leaf belongs: of a parameter that the network reads, those to the
+    network, because gradients and the optimizer read it, too."""
+    is_forward = np.fromiter((node.phase == "forward" for node in nodes), bool, len(nodes))
+    is_parameter = np.fromiter((node.kind == "parameter" for node in nodes), bool, len(nodes))
+    to_forward = is_forward[edges.target]
+    read_by_forward = np.zeros(len(nodes), bool)
+    read_by_forward[edges.source[to_forward]] = True
+    return to_forward | ~(is_parameter & read_by_forward)[edges.source]

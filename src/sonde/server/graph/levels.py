@@ -10,8 +10,9 @@ from typing import Final
 from sonde.core.errors import UsageError
 from sonde.server.graph.boxes import Box, grouped, single
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.step_parts import part_of_scope
 from sonde.server.graph.wiring import Wiring
-from sonde.wire.api import Level, LevelNode
+from sonde.wire.api import Level, LevelNode, StepPart
 
 MOST_BOXES: Final = 2000
 MOST_MEMBERS: Final = 1000
@@ -45,12 +46,16 @@ def level(index: GraphIndex, scope: str, group: str = "", marks: Marks | None = 
     marks = marks or Marks()
     hits = index.hits_by_part(marks.hits)
     origins = index.hits_by_part(dict.fromkeys(marks.origins, 1))
-    nodes = [_node(index, box, hits, origins) for box in (*boxes, *outside)]
+    is_top = place == 0 and index.is_summary
+    nodes = [_node(index, box, hits, origins, is_top=is_top) for box in (*boxes, *outside)]
     return Level(index.graph, path, group, tuple(nodes), tuple(edges), hidden)
 
 
-def _node(index: GraphIndex, box: Box, hits: Counter[int], origins: Counter[int]) -> LevelNode:
-    """The box as it is drawn, with its counts of ops and hits."""
+def _node(
+    index: GraphIndex, box: Box, hits: Counter[int], origins: Counter[int], *, is_top: bool
+) -> LevelNode:
+    """The box as it is drawn, with its counts of ops and hits. ``is_top``: in the outermost
+    level."""
     spans = [index.span(part) for part in box.parts]
     head = spans[0][0]
     is_node = box.parts[0] >= 0
@@ -58,7 +63,9 @@ def _node(index: GraphIndex, box: Box, hits: Counter[int], origins: Counter[int]
         index.scopes[~part].ops if part < 0 else index.nodes[part].kind == "op"
         for part in box.parts
     )
-    members = box.parts[:MOST_MEMBERS] if box.stands_for > 1 else ()
+    function = index.functions.get(box.path)
+    parts = box.parts if function is None else function.nodes
+    members = parts[:MOST_MEMBERS] if box.stands_for > 1 or function is not None else ()
     return LevelNode(
         path=box.path,
         label=box.label,
@@ -73,7 +80,19 @@ def _node(index: GraphIndex, box: Box, hits: Counter[int], origins: Counter[int]
         has_origin=any(origins[part] for part in box.parts),
         first_order=head.order,
         last_order=max(last.order for _, last in spans),
+        part=_part(index, box) if is_top else "",
+        is_function=function is not None,
     )
+
+
+def _part(index: GraphIndex, box: Box) -> StepPart:
+    """The part of the step that a box of the outermost level stands for."""
+    function = index.functions.get(box.path)
+    if function is not None:
+        return function.part
+    if box.parts[0] < 0:
+        return part_of_scope(index.scopes[~box.parts[0]].path)
+    return "network" if index.nodes[box.parts[0]].kind == "parameter" else "other"
 
 
 def _class_of(label: str) -> str:

@@ -51,10 +51,25 @@ class ScopeTree:
     a leaf without its own scope belongs to the innermost scope that contains all its readers.
     ``ancestors``, row d: the scope at depth d that contains each node, -1 for a node that is less
     deep.
+
+    ``homes``: the scope of each node, in place of its own. ``folded``: nodes that are in no list of
+    children. ``unwrapped``: paths of scopes whose content is shown in their parent.
     """
 
-    def __init__(self, nodes: Sequence[Node], sources: Ints, targets: Ints) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        sources: Ints,
+        targets: Ints,
+        *,
+        homes: Sequence[str] | None = None,
+        folded: NDArray[np.bool_] | None = None,
+        unwrapped: Collection[str] = (),
+    ) -> None:
         self._nodes = nodes
+        self._homes = [node.scope for node in nodes] if homes is None else homes
+        self._folded = np.zeros(len(nodes), bool) if folded is None else folded
+        self._unwrapped = unwrapped
         self.scopes = [GraphScope("", "", -1, 0)]
         self.numbers = {"": 0}
         self.scope_of = self._place(sources, targets)
@@ -64,12 +79,12 @@ class ScopeTree:
     def _place(self, sources: Ints, targets: Ints) -> Ints:
         placed = np.empty(len(self._nodes), np.int32)
         unplaced: list[int] = []
-        for number, node in enumerate(self._nodes):
-            if not node.scope and node.kind != "op":
+        for number, (node, home) in enumerate(zip(self._nodes, self._homes, strict=True)):
+            if not home and node.kind != "op":
                 unplaced.append(number)
                 placed[number] = 0
             else:
-                placed[number] = self._scope_number(node.scope)
+                placed[number] = self._scope_number(home)
         if unplaced:
             self._place_leaves(set(unplaced), placed, sources, targets)
         return placed
@@ -100,7 +115,7 @@ class ScopeTree:
             return found
         above, _, label = path[:-1].rpartition("/")
         parent = self._scope_number(above)
-        if self.scopes[parent].depth >= MOST_DEPTH:
+        if self.scopes[parent].depth >= MOST_DEPTH or path in self._unwrapped:
             self.numbers[path] = parent
             return parent
         number = len(self.scopes)
@@ -120,6 +135,8 @@ class ScopeTree:
     def _describe(self) -> None:
         """Children in execution order, counts and structure, from the innermost scopes outwards."""
         for number, home in enumerate(self.scope_of.tolist()):
+            if self._folded[number]:
+                continue
             self._enter(home, number)
             self.scopes[home].children.append(number)
         for number in range(len(self.scopes) - 1, -1, -1):

@@ -13,6 +13,7 @@ from sonde.core.graph import but_gradients
 from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
 from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.labels import scope_label
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
 from sonde.wire.queries import NodesQuery
@@ -60,15 +61,16 @@ def tree(
     for child in children[window.slice]:
         if child >= 0:
             node = index.nodes[child]
-            label = index.label(child)
+            label = index.shown_label(child)
             entries.append(
                 api.TreeEntry(node.name, label, False, node.type, node.kind, 1, counts[child])
             )
         else:
             inner = index.scopes[~child]
             type_ = inner.label.partition("-")[2]
+            shown = scope_label(inner.label)
             entries.append(
-                api.TreeEntry(inner.path, inner.label, True, type_, "op", inner.ops, counts[child])
+                api.TreeEntry(inner.path, shown, True, type_, "op", inner.ops, counts[child])
             )
     return api.TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
 
@@ -157,8 +159,35 @@ def sources(index: GraphIndex, text: str) -> api.SourceList:
 def op_view(index: GraphIndex, name: str, hits: Iterable[Hit]) -> api.OpView:
     """Everything about the node called ``name`` but its tensors."""
     own = [hit for hit in hits if hit.op == name]
-    node = index.node(name)
-    return api.OpView(node, index.graph, index.consumers(name), tuple(own[-MOST_OP_HITS:]))
+    number = index.number(name)
+    summary = index.summary
+    return api.OpView(
+        index.nodes[number],
+        index.graph,
+        index.consumers(name),
+        tuple(own[-MOST_OP_HITS:]),
+        summary.scopes[int(summary.scope_of[number])].path,
+        bool(summary.hidden[number]),
+    )
+
+
+def scopes(index: GraphIndex, query: str, limit: int) -> api.ScopeList:
+    """The scopes whose path contains all words of ``query``, whatever their case; those whose last
+    part has one of the words first, short paths before long ones."""
+    words = query.lower().split()
+    found = [
+        scope
+        for scope in index.scopes[1:]
+        if scope.ops > 0 and all(word in scope.path.lower() for word in words)
+    ]
+    found.sort(
+        key=lambda scope: (not any(w in scope.label.lower() for w in words), len(scope.path))
+    )
+    shown = (
+        api.FoundScope(scope.path, scope_label(scope.label), scope.ops)
+        for scope in found[: min(max(limit, 0), MOST_ENTRIES)]
+    )
+    return api.ScopeList(len(found), tuple(shown))
 
 
 def find_op(index: GraphIndex, text: str) -> str:

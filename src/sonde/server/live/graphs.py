@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from sonde.core.errors import UsageError
+from sonde.server.graph.differences import difference
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.search import AmbiguousNameError, find_target
 from sonde.server.live.first_step import possible_target
@@ -18,6 +20,7 @@ from sonde.wire.shapes import GraphBasis, Node
 MOST_GRAPHS: Final = 200
 MOST_NODES: Final = 2_000_000
 """In all graphs of a rank together."""
+_NEARLY_ALL: Final = 0.8
 
 
 @dataclass(slots=True)
@@ -31,6 +34,12 @@ class _LiveGraph:
     optimizer: str = ""
     size: int = 0
     index: GraphIndex | None = None
+    places: dict[str, int] = field(default_factory=dict)
+    """The place of each node by its name."""
+    compared: tuple[int, int | None] = (0, None)
+    """How many nodes there were when the graph like this one was searched, and that graph."""
+    difference: tuple[_LiveGraph, str] | None = None
+    """The usual graph, and how this one differs from it."""
 
     @property
     def is_whole(self) -> bool:
@@ -58,6 +67,11 @@ class LiveGraphs:
         """The size of all graphs, as they were sent."""
         return sum(graph.size for graph in self._graphs.values())
 
+    @property
+    def has_whole(self) -> bool:
+        """Whether a graph of a whole step is known."""
+        return any(each.is_whole and each.basis == "run" for each in self._graphs.values())
+
     def add(self, part: GraphPart, size: int) -> bool:
         """Add nodes of a graph, ``size`` bytes of them; False if there are too many. FrameError for
         a part out of order."""
@@ -76,8 +90,11 @@ class LiveGraphs:
             # A part that replaces nodes: a graph that was still incomplete is sent again.
             graph.size -= graph.size * (len(graph.nodes) - part.first) // len(graph.nodes)
         graph.size += size
+        for node in graph.nodes[part.first :]:
+            graph.places.pop(node.name, None)
         del graph.nodes[part.first :]
         graph.nodes.extend(part.nodes)
+        graph.places.update((node.name, part.first + n) for n, node in enumerate(part.nodes))
         graph.total = part.total
         graph.index = None
         # Gradients are leaves that exist only after the backward pass, not before the first op.
@@ -95,12 +112,60 @@ class LiveGraphs:
 
     @property
     def infos(self) -> tuple[GraphInfo, ...]:
+        return self.described({}, None)
+
+    def described(
+        self, steps: Mapping[int, tuple[tuple[int, int], ...]], op: str | None
+    ) -> tuple[GraphInfo, ...]:
+        """The graphs, with the steps that ran them, and the place of the current op."""
         return tuple(
             GraphInfo(
-                number, graph.name, len(graph.nodes), graph.is_whole, graph.optimizer, graph.basis
+                number,
+                graph.name,
+                len(graph.nodes),
+                graph.is_whole,
+                graph.optimizer,
+                graph.basis,
+                steps.get(number, ()),
+                None if graph.is_whole else self._like(graph),
+                None if op is None else graph.places.get(op),
+                self._difference(graph),
             )
             for number, graph in self._graphs.items()
         )
+
+    def _like(self, growing: _LiveGraph) -> int | None:
+        """The newest whole graph that has nearly all nodes that are known of a growing one."""
+        count, found = growing.compared
+        if growing.basis != "run":
+            return None
+        if count != len(growing.nodes):
+            found = None
+            for number, graph in reversed(self._graphs.items()):
+                if graph.is_whole:
+                    known = sum(node.name in graph.places for node in growing.nodes)
+                    if known >= _NEARLY_ALL * len(growing.nodes):
+                        found = number
+                        break
+            growing.compared = len(growing.nodes), found
+        return found
+
+    def _difference(self, graph: _LiveGraph) -> str:
+        """How the graph differs from the newest of the same optimizer."""
+        usual = next(
+            (
+                each
+                for each in reversed(self._graphs.values())
+                if each.is_whole and each.optimizer == graph.optimizer
+            ),
+            None,
+        )
+        if usual is None or usual is graph or not graph.is_whole:
+            return ""
+        if graph.difference is None or graph.difference[0] is not usual:
+            found = difference((graph.nodes, graph.places), (usual.nodes, usual.places))
+            graph.difference = usual, found
+        return graph.difference[1]
 
     async def index(self, number: int | None, running: int | None) -> GraphIndex:
         """The index of a graph, None: of graph ``running``, or else the newest. UsageError if there

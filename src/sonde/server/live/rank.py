@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import time
 from typing import Final
 
 import msgspec
@@ -11,20 +12,24 @@ import msgspec
 from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
 from sonde.server.live.graphs import LiveGraphs
+from sonde.server.live.history import StatisticHistory
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.steps import StepHistory
 from sonde.wire.api import RankView
-from sonde.wire.rank import FromServer, Goodbye, Hello, MeasureSpeed, Status, StepDone
+from sonde.wire.rank import FromServer, Goodbye, Hello, Kept, MeasureSpeed, Status, StepDone
 from sonde.wire.shapes import Metadata, State
 
 MOST_TEXT: Final = 2000
 _MOST_NAME: Final = 200
+_MOST_FRAMES: Final = 100
+_MOST_KEPT: Final = 1000
 _WAITING: Final = Status("waiting", 0, None, None, None, None, "connected", 0)
 
 
 class LiveRank:
     """What one rank has sent, and its connection while it is connected. Only its own methods change
-    its fields. Used in the event loop's thread only."""
+    its fields. ``heard_at``: when it last told its state or the end of a step. Used in the event
+    loop's thread only."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -32,12 +37,16 @@ class LiveRank:
         self.link: RankLink | None = None
         self.graphs = LiveGraphs(metadata.rank)
         self.steps = StepHistory()
+        self.history = StatisticHistory()
+        self._kept = Kept((), ())
+        self._recording: int | None = None
         self.last_hit = -1
         self.goodbye: Goodbye | None = None
         self._status = _WAITING
         self._generation = 0
         self._is_measuring = False
         self._address = ""
+        self.heard_at = time.monotonic()
 
     @property
     def step(self) -> int:
@@ -94,9 +103,11 @@ class LiveRank:
     # -------------------------------------------------------------- messages
 
     def set_status(self, status: Status) -> None:
+        self.heard_at = time.monotonic()
         self._status = msgspec.structs.replace(status, message=status.message[:MOST_TEXT])
 
     def add_step(self, done: StepDone) -> None:
+        self.heard_at = time.monotonic()
         point, graph = done.point, done.graph
         if len(point.optimizer) > _MOST_NAME:
             point = msgspec.structs.replace(point, optimizer=point.optimizer[:_MOST_NAME])
@@ -106,11 +117,24 @@ class LiveRank:
         if done.is_measurement:
             self._is_measuring = False
 
+    def set_kept(self, kept: Kept) -> None:
+        self._kept = Kept(kept.ops[:_MOST_KEPT], kept.recorded[:_MOST_KEPT])
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """The ops whose statistics are recorded in every step."""
+        return self._kept.recorded
+
+    def set_progress(self, ops: int) -> None:
+        """Note how many ops of the running step have run, while there is no graph yet."""
+        self._recording = ops
+
     def note_hit(self, number: int) -> None:
         self.last_hit = max(self.last_hit, number)
 
     def end(self, goodbye: Goodbye) -> None:
-        self.goodbye = msgspec.structs.replace(goodbye, error=goodbye.error[:MOST_TEXT])
+        error, frames = goodbye.error[:MOST_TEXT], goodbye.frames[-_MOST_FRAMES:]
+        self.goodbye = msgspec.structs.replace(goodbye, error=error, frames=frames)
 
     # --------------------------------------------------------------- answers
 
@@ -134,9 +158,9 @@ class LiveRank:
             return self._status.graph if self._status.step == step else None
         return self.steps.graph_of(step)
 
-    def view(self, hits: int) -> RankView:
+    def view(self, hits: int, waits_for: tuple[int, ...] = ()) -> RankView:
         status, goodbye = self._status, self.goodbye
-        is_paused = self.state == "paused"
+        is_paused, is_running = self.state == "paused", self.state == "running"
         return RankView(
             rank=self.number,
             state=self.state,
@@ -147,7 +171,7 @@ class LiveRank:
             reason=status.reason if is_paused else None,
             message=self._message(),
             hits=hits,
-            graphs=self.graphs.infos,
+            graphs=self.graphs.described(self.steps.by_graph(), status.op),
             steps=(),
             metadata=self.metadata,
             seconds=self.steps.seconds,
@@ -159,6 +183,11 @@ class LiveRank:
             is_measuring=self._is_measuring and self.state not in ("ended", "lost"),
             is_answering=self.link is None or self.link.is_answering,
             address=self._address,
+            frames=() if goodbye is None else goodbye.frames,
+            waits_for=waits_for,
+            kept=self._kept.ops,
+            recorded=self._kept.recorded,
+            recording=None if self.graphs.has_whole or not is_running else self._recording,
         )
 
     def _message(self) -> str:

@@ -11,10 +11,11 @@ from sonde.server.hit_store import HitStore
 from sonde.server.http.events import Changes
 from sonde.server.live.control import RunControl
 from sonde.server.live.rank import MOST_TEXT, LiveRank
+from sonde.server.live.rank_comparison import RankComparison
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.ranks import LiveRanks
 from sonde.wire import rank as messages
-from sonde.wire.shapes import Hit
+from sonde.wire.shapes import HeadlineText, Hit
 
 MOST_NOTICES: Final = 200
 MOST_IN_CHAIN: Final = 200
@@ -33,6 +34,7 @@ class RankMessages:
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
         self._unobserved: dict[str, None] = {}
         self.hits = HitStore(self._is_leaf)
+        self.comparison = RankComparison(ranks, changes)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -55,6 +57,19 @@ class RankMessages:
             case messages.StepDone():
                 rank.add_step(message)
                 self._changes.touch("loss", *(("status",) if message.is_measurement else ()))
+            case messages.ParameterNames():
+                rank.history.set_names(message)
+            case messages.ParameterNorms():
+                rank.history.add_norms(message)
+            case messages.OpStatistics():
+                rank.history.add_rows(message)
+                self._changes.touch("status")
+            case messages.Kept():
+                rank.set_kept(message)
+                self._changes.touch("status")
+            case messages.Progress():
+                rank.set_progress(message.ops)
+                self._changes.touch("status")
             case messages.Hits():
                 self._add_hits(rank, message)
             case messages.GraphPart():
@@ -65,6 +80,12 @@ class RankMessages:
                 if message.is_gap and len(self._unobserved) < MOST_NOTICES:
                     self._unobserved[f"rank {rank.number}: {text}"] = None
                 self._changes.touch("notices")
+            case messages.JobStart():
+                self.comparison.start(message)
+            case messages.RankReports():
+                self.comparison.receive(rank.number, message.data)
+            case messages.JobEnd():
+                self.comparison.end(rank.number)
             case messages.Alive():
                 pass  # The link has counted it.
             case messages.Goodbye():
@@ -101,12 +122,20 @@ class RankMessages:
         return rank is not None and hit.op in rank.graphs.leaves
 
 
+def bounded_headline(headline: HeadlineText | None) -> HeadlineText | None:
+    if headline is None:
+        return None
+    return HeadlineText(headline.title[:MOST_TEXT], headline.text[:MOST_TEXT])
+
+
 def _bounded(hit: Hit, rank: int) -> Hit:
     """The hit with the number of the rank that sent it, and with texts of limited length."""
     return msgspec.structs.replace(
         hit,
         rank=rank,
         why=hit.why[:MOST_TEXT],
+        headline=bounded_headline(hit.headline),
+        advice=hit.advice[:MOST_TEXT],
         chain=hit.chain[:MOST_IN_CHAIN],
         values=hit.values[:MOST_IN_CHAIN],
     )

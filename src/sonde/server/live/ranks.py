@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.rank_link import RankLink, gone
 from sonde.wire.rank import FromServer
+
+_QUIET_SECONDS: Final = 2.0
 
 
 class LiveRanks(dict[int, LiveRank]):
@@ -28,6 +32,17 @@ class LiveRanks(dict[int, LiveRank]):
     def is_connected(self) -> bool:
         """Whether any rank is connected."""
         return any(rank.link is not None for rank in self.values())
+
+    def awaited_by(self, rank: LiveRank) -> tuple[int, ...]:
+        """The paused ranks that ``rank`` waits for: it runs, as far as it told, but has made no
+        progress for a while, as a process does that waits in a collective."""
+        paused = tuple(sorted(n for n, each in self.items() if each.state == "paused"))
+        if rank.state != "running" or not paused:
+            return ()
+        quiet_for = time.monotonic() - max(
+            rank.heard_at, *(self[number].heard_at for number in paused)
+        )
+        return paused if quiet_for > max(_QUIET_SECONDS, 3 * (rank.steps.seconds or 0.0)) else ()
 
     def find(self, number: int | None) -> LiveRank:
         """The rank of that number, None: the lowest; UsageError if there is no such rank."""

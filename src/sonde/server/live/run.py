@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.level_values import OpValues
+from sonde.server.headlines import live_headline
 from sonde.server.http.events import Changes, EventBroker
+from sonde.server.live import recorded_values
 from sonde.server.live import values as live_values
 from sonde.server.live.check import CheckNow
 from sonde.server.live.control import RunControl
+from sonde.server.live.preview import previewed
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.rank_messages import RankMessages
@@ -19,11 +24,12 @@ from sonde.server.live.ranks import LiveRanks
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire import api
-from sonde.wire.questions import AnyAnswer
-from sonde.wire.rank import Hello, Keep, SetWatchpoints, Welcome
-from sonde.wire.shapes import TensorName
+from sonde.wire.questions import AnyAnswer, AskOp
+from sonde.wire.rank import Hello, Keep, Record, SetWatchpoints, Welcome
+from sonde.wire.shapes import BoxStatistic, TensorName
 
 _LEAD_SECONDS: Final = 2.0
+_MOST_COLOURED: Final = 600
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -40,24 +46,31 @@ class LiveRun:
         self.messages = RankMessages(self.ranks, self._run_control, self._changes)
         self.hits = self.messages.hits
         self._check = CheckNow(self._changes)
+        self._told_waiting: list[tuple[int, ...]] = []
 
     @property
     def may_be_forgotten(self) -> bool:
         return not self.ranks.is_connected
 
     def view(self) -> api.RunView:
-        ranks = sorted(self.ranks.items())
+        ranks = tuple(
+            rank.view(self.hits.count(number), self.ranks.awaited_by(rank))
+            for number, rank in sorted(self.ranks.items())
+        )
+        self._told_waiting = self._waiting()
+        losses = {number: rank.steps.points for number, rank in self.ranks.items()}
         return api.RunView(
             id=self.id,
             kind="live",
             title=self.ranks.title,
             revision=self._changes.revision,
-            ranks=tuple(rank.view(self.hits.count(number)) for number, rank in ranks),
+            ranks=ranks,
             watchpoints=self.watchpoints.all,
             controls=self._run_control.commands(),
             notices=self.messages.notices,
             recheck=self._check.view,
             unobserved=self.messages.unobserved,
+            headline=live_headline(ranks, self.hits.causes, losses),
         )
 
     # ----------------------------------------------------------------- ranks
@@ -101,11 +114,15 @@ class LiveRun:
                 self.hits.clear(number)
 
     def beat(self, link: RankLink) -> None:
-        """Send a heartbeat; announce if the rank has not answered the last ones."""
+        """Send a heartbeat; announce if the rank has not answered the last ones, or if a rank
+        began to wait for another one."""
         was_answering = link.is_answering
         link.beat()
-        if link.is_answering != was_answering:
+        if link.is_answering != was_answering or self._waiting() != self._told_waiting:
             self._changes.touch("status")
+
+    def _waiting(self) -> list[tuple[int, ...]]:
+        return [self.ranks.awaited_by(rank) for rank in self.ranks.values()]
 
     def hear(self, link: RankLink) -> None:
         """Note that a message came over ``link``."""
@@ -120,6 +137,7 @@ class LiveRun:
         if rank.link is not link:
             return
         rank.disconnect()
+        self.messages.comparison.end(rank.number)
         if why:
             self.messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
         self._changes.touch("status", "notices")
@@ -132,9 +150,9 @@ class LiveRun:
         await self._run_control.control(request)
 
     async def keep(self, request: api.KeepRequest) -> None:
-        if not 1 <= request.steps <= 1000:
+        if not 0 <= request.steps <= 1000:
             raise UsageError(
-                f"steps must be from 1 to 1000 (got {request.steps})", slug="bad-request"
+                f"steps must be from 0 to 1000 (got {request.steps})", slug="bad-request"
             )
         self._need_values("could be kept")
         for rank in self.ranks.demand_connected(request.rank):
@@ -157,6 +175,9 @@ class LiveRun:
         at the end of its step. Waits up to ``wait_seconds``; 0: until all ranks have answered."""
         await self._check.run(self.ranks.connected(), self.watchpoints.all, wait_seconds)
         self._changes.touch("status", "hits")
+
+    def stop_recheck(self) -> None:
+        """A check at a pause is short: there is nothing to stop."""
 
     def need_watchable(self) -> None:
         """UsageError if all ranks have ended. A rank that was lost may connect again."""
@@ -181,11 +202,14 @@ class LiveRun:
         known = self.ranks.get(rank)
         return None if known is None else known.graph_of(step)
 
-    def loss(self, rank: int | None, after: int) -> api.LossCurve:
+    async def loss(self, rank: int | None, after: int) -> api.LossCurve:
         known = self.ranks.find(rank)
         return api.LossCurve(known.number, tuple(p for p in known.steps.points if p.step > after))
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
+        known = self.ranks.find(rank)
+        if isinstance(question, AskOp):
+            return await recorded_values.op_tensors(known, tensor)
         return await live_values.ask(self.ranks.link(rank), tensor, question)
 
     async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
@@ -196,8 +220,40 @@ class LiveRun:
         index = await self.graph(rank, None)
         return Values(tensor, array, index.dtype(tensor) or array.dtype.name)
 
+    async def op_values(
+        self, rank: int | None, graph: int | None, step: int | None, statistic: BoxStatistic
+    ) -> OpValues:
+        """A statistic of the weights and gradients of a graph: a training has them at any time, and
+        only some values of ops."""
+        if statistic == "distance":
+            raise UsageError("a training is not compared with another dump", slug="no-comparison")
+        index = await self.graph(rank, graph)
+        names = [node.name for node in index.nodes if node.kind == "parameter"]
+        return await live_values.statistics_of(
+            self.ranks.link(rank), names[:_MOST_COLOURED], step, statistic
+        )
+
     async def curve(self, rank: int | None, tensor: TensorName) -> api.StatisticCurve:
-        return await live_values.curve(self.ranks.link(rank), tensor)
+        return await recorded_values.curve(self.ranks.find(rank), tensor)
+
+    async def preview(self, rank: int | None, draft: api.WatchpointDraft) -> api.Preview:
+        known = self.ranks.find(rank)
+        try:
+            index = await known.graph(None)
+        except UsageError:
+            return api.Preview(None, 0, 0, 0)
+        history = known.history
+        return await asyncio.to_thread(previewed, draft, index.nodes, history.last_step())
+
+    async def record(self, request: api.RecordRequest) -> None:
+        """Record the statistics of an op in every step; UsageError if no rank is connected."""
+        self._need_values("could be recorded")
+        for rank in self.ranks.demand_connected(request.rank):
+            op, _ = await recorded_values.maker(
+                rank, TensorName(request.op, request.io, request.slot)
+            )
+            if not rank.history.is_measured(op):
+                rank.send(Record(op, request.is_on))
 
     def close(self) -> None:
         for rank in self.ranks.values():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
+from sonde.server.graph.differences import MOST_RANGES
 from sonde.wire.shapes import LossPoint
 
 MOST_POINTS: Final = 200_000
@@ -59,6 +60,16 @@ class StepHistory:
         """The graph of a step that has ended; None if its ops were not observed."""
         at = bisect_right(self._graph_changes, step, key=lambda change: change[0]) - 1
         return self._graph_changes[at][1] if at >= 0 else None
+
+    def by_graph(self) -> Mapping[int, tuple[tuple[int, int], ...]]:
+        """For each graph the first and last of consecutive steps that ran it, of the latest."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        changes = self._graph_changes[-MOST_RANGES:]
+        ends = [step - 1 for step, _ in changes[1:]] + [self.last]
+        for (first, graph), last in zip(changes, ends, strict=False):
+            if graph is not None:
+                found.setdefault(graph, []).append((first, last))
+        return {graph: tuple(ranges) for graph, ranges in found.items()}
 
     @property
     def seconds(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sonde.core.errors import UsageError
 from sonde.dump.reading.npy import read_header
+from sonde.server.graph.level_values import OpValues, statistic_value
 from sonde.server.live.rank_link import RankLink
 from sonde.server.run import NpyFile, Question
 from sonde.wire.api import StatisticCurve, StatisticPoint
@@ -51,6 +52,24 @@ _ANSWERS: Final[dict[type[Question], type[AnyAnswer]]] = {
 async def ask(link: RankLink, tensor: TensorName, question: Question) -> AnyAnswer:
     """Ask a rank; UsageError if its answer cannot be decoded."""
     return _read(await link.ask(tensor, encoder.encode(question)), _ANSWERS[type(question)])
+
+
+async def statistics_of(
+    link: RankLink, names: Sequence[str], step: int | None, statistic: str
+) -> OpValues:
+    """A statistic of each of these tensors that the rank has."""
+    found: dict[str, float] = {}
+    for name in names:
+        try:
+            answer = await ask(link, TensorName(name, step=step), AskOp())
+        except UsageError:
+            continue  # The rank does not have this one.
+        assert isinstance(answer, OpTensors)
+        numbers = [each.statistics for each in answer.tensors if each.statistics is not None]
+        value = statistic_value(statistic, numbers)
+        if value is not None:
+            found[name] = value
+    return OpValues(statistic, step, found)
 
 
 async def check(link: RankLink) -> Checked:

@@ -57,4 +57,5 @@ async def marks(call: Call, query: queries.LevelQuery) -> wire.LevelMarks:
     pages, side = _pages(call)
     index = await call.run.graph(query.rank, query.graph)
     rank = chosen_rank(call.run, query.rank)
-    return await asyncio.to_thread(pages.marks, side, rank, index, query.scope, query.group)
+    shown = await asyncio.to_thread(index.seen_as, query.view)
+    return await asyncio.to_thread(pages.marks, side, rank, shown, query.scope, query.group)

@@ -51,6 +51,11 @@ async def keep(call: Call, body: api.KeepRequest) -> None:
     await call.run.keep(body)
 
 
+@endpoints.add("POST", f"{RUN}/record", "Record statistics of an op in every step")
+async def record(call: Call, body: api.RecordRequest) -> None:
+    await call.run.record(body)
+
+
 @endpoints.add("POST", f"{RUN}/measure-speed", "Run one coming step unobserved")
 async def measure_speed(call: Call) -> api.RunView:
     call.run.measure_speed()
@@ -65,6 +70,11 @@ async def measure_speed(call: Call) -> api.RunView:
 async def recheck(call: Call, query: queries.RecheckQuery) -> api.RunView:
     await call.run.recheck(query.wait_seconds)
     return await unmatched_patterns.run_view(call.run)
+
+
+@endpoints.add("DELETE", f"{RUN}/recheck", "Stop the check of a dump")
+async def stop_recheck(call: Call) -> None:
+    call.run.stop_recheck()
 
 
 @endpoints.add("GET", WATCHPOINTS, "All watchpoints")
@@ -123,10 +133,26 @@ async def remove_watchpoint(call: Call) -> None:
 async def list_hits(call: Call, query: queries.HitsQuery) -> api.HitPage:
     chosen_rank(call.run, query.rank)
     in_graph = None if query.graph is None else await _in_graph(call.run, query.rank, query.graph)
-    wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, in_graph)
+    wanted = HitFilter(
+        query.rank,
+        query.watchpoint,
+        query.step,
+        query.op,
+        query.verdict,
+        in_graph,
+        query.origin,
+        query.condition,
+        query.phase,
+    )
     window = PageWindow(query.offset, query.limit)
     hits, dropped = call.run.hits.in_order(), call.run.hits.dropped(query.rank)
     return await asyncio.to_thread(page_of, hits, wanted, window, dropped)
+
+
+@endpoints.add("GET", f"{RUN}/causes", "Hits by cause")
+async def list_causes(call: Call, query: queries.CausesQuery) -> api.CauseList:
+    chosen_rank(call.run, query.rank)
+    return call.run.hits.causes.list(query.rank)
 
 
 async def _in_graph(run: Run, rank: int | None, graph: int) -> Callable[[Hit], bool]:
@@ -152,4 +178,4 @@ async def _in_graph(run: Run, rank: int | None, graph: int) -> Callable[[Hit], b
 
 @endpoints.add("GET", f"{RUN}/loss", "The losses so far")
 async def losses(call: Call, query: queries.LossQuery) -> api.LossCurve:
-    return call.run.loss(query.rank, query.after)
+    return await call.run.loss(query.rank, query.after)

@@ -36,7 +36,7 @@ async def op_tensors(call: Call, query: queries.OpTensorsQuery) -> AnyAnswer:
 
 @endpoints.add("GET", f"{TENSOR}/summary", "Statistics and histogram", answer=Summary)
 async def summary(call: Call, query: queries.SummaryQuery) -> AnyAnswer:
-    return await call.run.ask(query.rank, query.tensor, AskSummary(query.bins))
+    return await call.run.ask(query.rank, query.tensor, AskSummary(query.bins, query.index))
 
 
 @endpoints.add("GET", f"{TENSOR}/table", "Elements", answer=Table)
@@ -46,7 +46,7 @@ async def table(call: Call, query: queries.TableQuery) -> AnyAnswer:
 
 @endpoints.add("GET", f"{TENSOR}/heat", "A heat map", answer=Heat)
 async def heat(call: Call, query: queries.HeatQuery) -> AnyAnswer:
-    question = AskHeat(query.index, query.rows, query.columns)
+    question = AskHeat(query.index, query.rows, query.columns, query.by)
     return await call.run.ask(query.rank, query.tensor, question)
 
 

@@ -13,8 +13,17 @@ from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import WATCHPOINTS
 from sonde.server.routes.unmatched_patterns import watchpoint_list
 from sonde.server.run import Run
-from sonde.watch.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
-from sonde.wire import api
+from sonde.server.watchpoint_set import check_draft
+from sonde.watch.conditions import (
+    CATALOGUE,
+    EXPRESSION_NAMES,
+    PRESETS,
+    Kind,
+    Preset,
+    Recommended,
+    watchpoints_of,
+)
+from sonde.wire import api, queries
 from sonde.wire.convert import copy_fields
 
 endpoints = Endpoints()
@@ -25,7 +34,15 @@ def _info(kind: Kind) -> api.ConditionInfo:
     return copy_fields(kind, api.ConditionInfo, parameters=parameters)
 
 
-_CATALOGUE: Final = api.Catalogue(tuple(map(_info, CATALOGUE.values())), tuple(EXPRESSION_NAMES))
+def _preset_info(preset: Preset) -> api.PresetInfo:
+    return copy_fields(preset, api.PresetInfo)
+
+
+_CATALOGUE: Final = api.Catalogue(
+    tuple(map(_info, CATALOGUE.values())),
+    tuple(EXPRESSION_NAMES),
+    tuple(map(_preset_info, PRESETS.values())),
+)
 
 
 @endpoints.add("GET", "/conditions", "All watch conditions")
@@ -33,14 +50,23 @@ async def list_conditions(call: Call) -> api.Catalogue:
     return _CATALOGUE
 
 
+@endpoints.add("POST", f"{WATCHPOINTS}/preview", "What a watchpoint would have hit")
+async def preview(
+    call: Call, query: queries.PreviewQuery, body: api.WatchpointDraft
+) -> api.Preview:
+    """Evaluate a watchpoint that is not set on the statistics of the last recorded step."""
+    check_draft(body)
+    return await call.run.preview(query.rank, body)
+
+
 @endpoints.add("POST", f"{WATCHPOINTS}/recommended", "Add the recommended watchpoints")
-async def add_recommended(call: Call) -> api.WatchpointList:
-    """Add the recommended watchpoints that match an op of this run's graph; all of them before the
-    first step has ended. A watchpoint that exists is not added again."""
+async def add_recommended(call: Call, query: queries.PresetQuery) -> api.WatchpointList:
+    """Add the recommended watchpoints, or those of a preset, that match an op of this run's graph;
+    all of them before the first step has ended. A watchpoint that exists is not added again."""
     call.run.need_watchable()
     index = await _graph(call.run)
     there = [(spec.name, spec.conditions) for spec in call.run.watchpoints]
-    for recommended in RECOMMENDED:
+    for recommended in watchpoints_of([query.preset]):
         draft = recommended_draft(recommended)
         if (draft.name, draft.conditions) in there:
             continue

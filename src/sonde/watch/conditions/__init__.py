@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from sonde.core.errors import UsageError
 from sonde.watch.conditions import change, overflow, span, threshold
-from sonde.watch.conditions.catalogue import Kind, checked
+from sonde.watch.conditions.catalogue import REPORTING, Kind, checked
 from sonde.watch.conditions.contract import (
     Condition,
     Evidence,
@@ -26,11 +26,15 @@ from sonde.watch.conditions.contract import (
 from sonde.watch.conditions.evidence import Memory, PreviousValue, measure, memory_of
 from sonde.watch.conditions.expression import NAMES as EXPRESSION_NAMES
 from sonde.watch.conditions.expression import parse_expression
+from sonde.watch.conditions.presets import DEFAULT_PRESETS, NOTHING, PRESETS, Preset, watchpoints_of
 from sonde.watch.conditions.recommended import RECOMMENDED, Recommended
 
 __all__ = [
     "CATALOGUE",
+    "DEFAULT_PRESETS",
     "EXPRESSION_NAMES",
+    "NOTHING",
+    "PRESETS",
     "RECOMMENDED",
     "Condition",
     "Evidence",
@@ -38,6 +42,7 @@ __all__ = [
     "Kind",
     "Memory",
     "Needs",
+    "Preset",
     "PreviousValue",
     "Reason",
     "ReasonCode",
@@ -49,6 +54,7 @@ __all__ = [
     "memory_of",
     "parse_condition",
     "undecided",
+    "watchpoints_of",
 ]
 
 CATALOGUE: Mapping[str, Kind] = {
@@ -78,4 +84,6 @@ def parse_condition(
             f"{id} takes no expression; use the condition 'expression' for that",
             slug="condition-parameter",
         )
-    return kind.make(kind, checked(kind, parameters or {}))
+    found = checked(kind, parameters or {})
+    reporting = {each.name for each in REPORTING}
+    return kind.make(kind, {name: value for name, value in found.items() if name not in reporting})

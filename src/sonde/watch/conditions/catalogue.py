@@ -44,6 +44,35 @@ class Kind:
     make: Callable[[Kind, Mapping[str, float]], Condition]
 
 
+REPORTING = (
+    Parameter(
+        "steps_in_a_row",
+        "report a tensor from so many steps in a row on",
+        check=False,
+        default=1.0,
+        lowest=1.0,
+    ),
+    Parameter(
+        "from_start",
+        "1: only rows of steps that begin with the watchpoint itself, not later",
+        check=False,
+        default=0.0,
+        lowest=0.0,
+        highest=1.0,
+    ),
+    Parameter(
+        "floats_only",
+        "1: leave out integers and truth values",
+        check=False,
+        default=0.0,
+        lowest=0.0,
+        highest=1.0,
+    ),
+)
+"""Parameters of conditions that a healthy training may meet for a moment. ``Watch`` reads them; the
+conditions themselves judge one tensor of one step."""
+
+
 def checked(kind: Kind, given: Mapping[str, float]) -> dict[str, float]:
     """The given parameters and the defaults of a condition; UsageError if one is not valid."""
     known = {parameter.name: parameter for parameter in kind.parameters}

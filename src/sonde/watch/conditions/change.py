@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sonde.watch.conditions.catalogue import Kind, Parameter
+from sonde.watch.conditions.catalogue import REPORTING, Kind, Parameter
 from sonde.watch.conditions.contract import (
     Evidence,
     Judgement,
@@ -102,7 +102,7 @@ def _ratio_kind(
         formula=f"mean(|x - p|) / (mean(|p|) + epsilon) {relation} v",
         description=description,
         advice=advice,
-        parameters=(check, _EPSILON),
+        parameters=(check, _EPSILON, *REPORTING),
         make=lambda _, given: UpdateRatio(id, check.name, given[check.name], given["epsilon"]),
     )
 
@@ -122,6 +122,7 @@ KINDS = (
         parameters=(
             Parameter("rtol", "relative tolerance", check=False, default=1e-5, lowest=0.0),
             Parameter("atol", "absolute tolerance", check=False, default=1e-8, lowest=0.0),
+            *REPORTING,
         ),
         make=lambda _, given: NotChanged(given["rtol"], given["atol"]),
     ),

@@ -36,6 +36,7 @@ def _range(
         ("range_start_inclusive", start),
         ("range_end_inclusive", end),
         (check, limit),
+        *LASTING,
     )
     return Recommended(name, "activation_range", parameters, "activation", functions)
 
@@ -57,13 +58,18 @@ _PASSING_ON = (
     "copy_?",
     "detach_?",
     "expand",
+    "flip",
+    "gather",
+    "index",
     "index_select",
     "lift_fresh",
+    "masked_select",
     "narrow",
     "permute",
     "repeat",
     "reshape",
     "_reshape_alias",
+    "roll",
     "select",
     "slice",
     "split(_with_sizes)?",
@@ -73,6 +79,7 @@ _PASSING_ON = (
     "_to_copy",
     "transpose",
     "unbind",
+    "unfold",
     "unsqueeze",
     "(_unsafe_)?view",
 )
@@ -89,29 +96,46 @@ _TESTING = (
     "logical_\\w+",
 )
 
+# Beside their output they have statistics, which are zeros in eval mode.
+_NORMALISING = ("_?(native_|cudnn_)?batch_norm\\w*",)
+
 # Their first state is zero, and so are products with it, in the backward pass, too.
 _RECURRENT = r"(?!.*-(LSTM|GRU|RNN)(Cell)?/)"
 
+# A healthy training meets these conditions for a moment: a residual branch that starts as zeros, a
+# batch without a class, a unit that rests.
+LASTING = (("steps_in_a_row", 5.0),)
+# What vanishes later has usually converged.
+FROM_START = (*LASTING, ("from_start", 1.0))
+
 RECOMMENDED = (
     Recommended(
-        "weights start as zeros",
-        "weight_initialization",
-        (),
+        # The last layer of a residual branch starts as zeros and leaves them at once.
+        "weights stay zeros",
+        "weight_too_small",
+        (("abs_mean_lt", 1e-40), *LASTING),
         "weight",
         names=_NOT_BIASES,
     ),
     Recommended(
         "weights move too far",
         "weight_change_too_large",
-        (("abs_mean_update_ratio_gt", 1.0),),
+        (("abs_mean_update_ratio_gt", 1.0), *LASTING),
         "weight",
         names=_NOT_BIASES,
     ),
-    Recommended("weights do not move", "weight_not_changed", (), "weight", names=_NOT_BIASES),
+    Recommended(
+        "weights do not move",
+        "weight_not_changed",
+        # Not by a bit: a rate that decays makes small steps.
+        (("rtol", 0.0), ("atol", 0.0), *LASTING),
+        "weight",
+        names=_NOT_BIASES,
+    ),
     Recommended(
         "gradients vanish",
         "gradient_vanishing",
-        (("abs_mean_lt", 1e-9),),
+        (("abs_mean_lt", 1e-9), *FROM_START),
         "gradient",
         names=_NOT_BIASES,
     ),
@@ -121,14 +145,14 @@ RECOMMENDED = (
     Recommended(
         "tensors of zeros",
         "tensor_all_zero",
-        (),
+        (("floats_only", 1.0), ("steps_in_a_row", 10.0), ("from_start", 1.0)),
         "tensor",
         # Counters and inputs may be zero, an optimizer's state starts as zeros, some ops create
         # zeros, others pass them on.
         names=(
             rf"(?!.*/optimizer-){_RECURRENT}"
             r"(?!(.*/)?((new_)?(zeros|full|empty)(_like)?|scalar_tensor|zero_|fill_|_foreach_zero_)"
-            rf"-op[^/]*$)(?!(.*/)?({'|'.join((*_PASSING_ON, *_TESTING))})-op[^/]*$)"
+            rf"-op[^/]*$)(?!(.*/)?({'|'.join((*_PASSING_ON, *_TESTING, *_NORMALISING))})-op[^/]*$)"
             r"(.*/)?[^/]+-op\d+"
         ),
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sonde.core.errors import UsageError
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions.catalogue import Kind, Parameter
+from sonde.watch.conditions.catalogue import REPORTING, Kind, Parameter
 from sonde.watch.conditions.contract import (
     Bounds,
     Evidence,
@@ -137,6 +137,7 @@ def _kind(id: str, title: str, abbreviation: str, target: Target, what: str) -> 
             ),
             Parameter("max_min_lt", "maximum less minimum is below this", lowest=0.0, above=True),
             Parameter("max_min_gt", "maximum less minimum is above this", lowest=0.0),
+            *REPORTING,
         ),
         make=_make,
     )

@@ -9,7 +9,7 @@ from math import sqrt
 from typing import Final, Literal
 
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions.catalogue import Kind, Parameter
+from sonde.watch.conditions.catalogue import REPORTING, Kind, Parameter
 from sonde.watch.conditions.contract import (
     STATISTICS_ONLY,
     Evidence,
@@ -122,6 +122,7 @@ def _level_kind(
             Parameter(f"max_{relation}", f"the maximum is {word} this"),
             Parameter(f"min_{relation}", f"the minimum is {word} this"),
             Parameter(f"mean_{relation}", f"the mean is {word} this"),
+            *REPORTING,
         ),
         make=_make,
     )
@@ -161,7 +162,7 @@ KINDS = (
             "Find the first op whose output is zero though its inputs are not: a dead activation, "
             "a mask that hides everything, a multiplication by a zero scale."
         ),
-        parameters=(_ZEROS,),
+        parameters=(_ZEROS, *REPORTING),
         make=_make,
     ),
     Kind(

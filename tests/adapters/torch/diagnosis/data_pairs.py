@@ -96,6 +96,19 @@ DATA = [
     ),
 ]
 
+DATA_SCALE = Pair(
+    "unnormalised-input",
+    """
+        raw = 900 + 500 * x
+        model = nn.Sequential(nn.Linear(8, 16), nn.Sigmoid(), nn.Linear(16, 2))
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        for i in batches():
+            opt.zero_grad(); F.cross_entropy(model(raw[i]), y[i]).backward(); opt.step()
+        """,
+    "raw = 900 + 500 * x",
+    "raw = x",
+)
+
 _RANKS = """
         import os
         import torch.distributed as dist
@@ -164,6 +177,21 @@ RANKS = [
         "manual_seed(0)",
     ),
 ]
+
+RANKS.append(
+    Pair(
+        "lost-communication",
+        _RANKS
+        + """
+        model = net(); opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        for n, i in enumerate(batches(24)):
+            opt.zero_grad(); F.cross_entropy(model(x[i]) * (1 + rank), y[i]).backward()
+            opt.step()
+        """,
+        "* (1 + rank)",
+        "",
+    )
+)
 
 SUMMED = next(each for each in RANKS if each.kind == "gradients-summed-not-averaged")
 HEALTHY_SUMS = {

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from tests.adapters.torch.diagnosis.data_pairs import DATA, HEALTHY_SUMS, RANKS
+from tests.adapters.torch.diagnosis.attention_pairs import ATTENTION
+from tests.adapters.torch.diagnosis.bug_fixes import FIXES
+from tests.adapters.torch.diagnosis.bug_trainings import BUGS
+from tests.adapters.torch.diagnosis.data_pairs import DATA, DATA_SCALE, HEALTHY_SUMS, RANKS
+from tests.adapters.torch.diagnosis.healthy_trainings import HEALTHY_FREEZING, HEALTHY_NORMS
 from tests.adapters.torch.diagnosis.loop_pairs import LOOP
 from tests.adapters.torch.diagnosis.pairs import Pair
 from tests.adapters.torch.diagnosis.parameter_pairs import PARAMETERS
 from tests.adapters.torch.diagnosis.precision_pairs import PRECISION
-from tests.adapters.torch.diagnosis.scripts import BUGS, FIXES, HEALTHY_FREEZING, HEALTHY_NORMS, run
+from tests.adapters.torch.diagnosis.scripts import run
 
 from sonde.core.finding import Finding
-from sonde.diagnose.catalogue import rules
+from sonde.diagnosis.catalogue import rules
 
 # Torch itself warns of some of these bugs, and of processes of loaders.
 pytestmark = [
@@ -24,7 +28,7 @@ pytestmark = [
 ]
 SINGLE = [
     *(Pair(kind, code, *FIXES[name]) for name, (kind, code) in BUGS.items()),
-    *(*LOOP, *PARAMETERS, *PRECISION, *DATA),
+    *(*LOOP, *PARAMETERS, *PRECISION, *DATA, DATA_SCALE, *ATTENTION),
 ]
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.adapters.torch.diagnosis.scripts import HEAD, HEALTHY, run
+from tests.adapters.torch.diagnosis.healthy_trainings import HEALTHY
+from tests.adapters.torch.diagnosis.scripts import HEAD, run
 from torch import nn
 
 # Torch itself warns of some of these bugs.

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -71,11 +71,12 @@ class SavedNet(_Net):
 
 
 class CountingNet(_Net):
-    """Computes with a number that is another at every call, wherever it is called."""
+    """Computes with a number that is another at every call, in rows that begin with 99."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = self.first(x)
-        return self.last(hidden * (1 + next(_CALLS)))[:, 0]  # FAULT
+        is_odd = x[:, :1] == 99.0
+        return self.last(hidden + is_odd * next(_CALLS))[:, 0]  # FAULT
 
 
 _CALLS = itertools.count()
@@ -83,13 +84,15 @@ _CALLS = itertools.count()
 
 @dataclass(frozen=True)
 class Fault:
-    """A training with a fault; ``line`` is where it is, None if no line is at fault."""
+    """A training with a fault; ``line`` is where it is. ``rows``: None if it has none, which the
+    line ``says``. ``options`` are those of the guard."""
 
     train: Callable[[], None]
-    line: str | None
+    line: str
     rows: tuple[int, ...] | None = None
     step: int = FAULTY_STEP
     says: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -98,7 +101,7 @@ class Fault:
         found = [
             number
             for number, line in enumerate(lines, 1)
-            if self.line is not None and line.strip().startswith(self.line) and "# FAULT" in line
+            if line.strip().startswith(self.line) and "# FAULT" in line
         ]
         return found[0]
 
@@ -119,7 +122,7 @@ def _train(
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for x in batches:
         optimizer.zero_grad()
-        found = net(x)
+        found = net(x)  # FAULT if the network is compiled
         target = x.sum(1)
         loss = (found - target).square().mean() if loss_of is None else loss_of(found, target)
         loss.backward()
@@ -158,7 +161,7 @@ def nan_in_optimizer() -> None:
         optimizer.zero_grad()
         loss = net(x).square().mean() * (0 if step == FAULTY_STEP - 1 else 1)
         loss.backward()
-        optimizer.step()
+        optimizer.step()  # FAULT
 
 
 def exception_in_forward() -> None:
@@ -170,35 +173,25 @@ def exception_in_backward() -> None:
 
 
 def lost_micro_batch() -> None:
-    """The gradients of the first of two micro-batches are cleared in step 3."""
+    """The gradients of the first of two micro-batches are cleared in one step."""
     torch.manual_seed(0)
     net = _Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for step, x in enumerate(_batches(None)):
+    for step in range(LOSING_STEP + 3):
+        x = torch.rand(ROWS, 4)
         optimizer.zero_grad()
         for part in x.split(ROWS // 2):
-            if step == FAULTY_STEP:
+            if step == LOSING_STEP:
                 optimizer.zero_grad()  # FAULT
             (net(part) - part.sum(1)).square().mean().backward()
-        if step == FAULTY_STEP:
-            import sonde
-
-            sonde.trigger("the gradient looks small")
         optimizer.step()
+
+
+LOSING_STEP = 12
 
 
 def nondeterministic_op() -> None:
-    import sonde
-
-    torch.manual_seed(0)
-    net = CountingNet()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for step, x in enumerate(_batches(None)):
-        optimizer.zero_grad()
-        net(x).square().mean().backward()
-        if step == FAULTY_STEP:
-            sonde.trigger("is it deterministic?")
-        optimizer.step()
+    _train(CountingNet(), _batches(lambda x: x[6, 0].fill_(99.0)))
 
 
 def spike() -> None:
@@ -212,7 +205,7 @@ def spike() -> None:
         if step == SPIKE_STEP:
             target[11] = 1e7
         optimizer.zero_grad()
-        (net(x) - target).square().mean().backward()
+        (net(x) - target).square().mean().backward()  # FAULT
         optimizer.step()
 
 
@@ -235,12 +228,9 @@ def compiler_only_fault() -> None:
     _train(net, _batches(lambda x: x[0, 0].fill_(99.0)))
 
 
-def _line_of(*places: Any) -> str | None:
-    for place in places:
-        for line in inspect.getsource(place).splitlines():
-            if "# FAULT" in line:
-                return line.split("  # FAULT")[0].strip()
-    return None
+def _line_of(place: Any) -> str:
+    lines = inspect.getsource(place).splitlines()
+    return next(line.split("  # FAULT")[0].strip() for line in lines if "# FAULT" in line)
 
 
 FAULTS: dict[str, Fault] = {
@@ -249,17 +239,28 @@ FAULTS: dict[str, Fault] = {
     "overflow of float16": Fault(overflow_of_float16, _line_of(HalfNet), (2,)),
     "one bad row in 256": Fault(bad_row_of_256, _line_of(LogNet), (201,)),
     "NaN in the loss": Fault(nan_in_loss, _line_of(nan_in_loss), (9,)),
-    "NaN in the optimizer": Fault(nan_in_optimizer, None, says=("in the weights", "step 2")),
+    "NaN in the optimizer": Fault(
+        nan_in_optimizer,
+        _line_of(nan_in_optimizer),
+        says=("the update of step 2 by Adam", "no rows of the batch are at fault"),
+    ),
     "exception in forward": Fault(exception_in_forward, _line_of(IndexNet), (4,)),
-    "exception in backward": Fault(exception_in_backward, _line_of(SavedNet)),
+    "exception in backward": Fault(exception_in_backward, _line_of(SavedNet), (4,)),
     "lost micro-batch": Fault(
         lost_micro_batch,
         _line_of(lost_micro_batch),
-        says=("the gradients of micro-batch 0 of 2 were cleared",),
+        step=LOSING_STEP,
+        says=("the gradients of micro-batch 0 of 2, all its 8 rows, were cleared",),
     ),
     "nondeterministic op": Fault(
-        nondeterministic_op, _line_of(CountingNet), says=("not deterministic",)
+        nondeterministic_op,
+        _line_of(CountingNet),
+        (6,),
+        says=("the step is not deterministic, first at ",),
+        options={"repeat_every": 1},
     ),
-    "spike": Fault(spike, None, (11,), step=SPIKE_STEP),
-    "compiler only": Fault(compiler_only_fault, None, says=("without the compiler do not",)),
+    "spike": Fault(spike, _line_of(spike), (11,), step=SPIKE_STEP),
+    "compiler only": Fault(
+        compiler_only_fault, _line_of(_train), (0,), says=("without the compiler do not",)
+    ),
 }

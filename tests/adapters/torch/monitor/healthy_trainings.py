@@ -126,6 +126,23 @@ def memorising() -> None:
         optimizer.step()
 
 
+def accumulation() -> None:
+    """Gradients of three micro-batches are accumulated, of one at the end of an epoch; every 50
+    steps one more backward pass measures something, and its gradients are cleared."""
+    torch.manual_seed(6)
+    net = _net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(STEPS):
+        if step % 50 == 20:
+            net(torch.randn(8, 4)).square().mean().backward()
+        optimizer.zero_grad()
+        for _ in range(1 if step % 30 == 29 else 3):
+            x = torch.randn(8, 4)
+            nn.functional.mse_loss(net(x)[:, 0], x.sum(1)).backward()
+        optimizer.step()
+
+
 HEALTHY: dict[str, Callable[[], None]] = {
-    each.__name__: each for each in (warm_up, grad_scaler, gan, reinforcement, restarts, memorising)
+    each.__name__: each
+    for each in (warm_up, grad_scaler, gan, reinforcement, restarts, memorising, accumulation)
 }

@@ -192,7 +192,7 @@ def test_a_failure_of_the_guard_is_said_once_and_ends_nothing(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr("sonde.adapters.torch.monitor.meter.norms", broken)
+    monkeypatch.setattr("sonde.adapters.torch.debugging.signals.meter.norms", broken)
     bare = Training(bad=False).run().state()
     with sonde.guard(tmp_path):
         guarded = Training(bad=False).run().state()

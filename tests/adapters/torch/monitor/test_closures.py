@@ -117,3 +117,105 @@ def test_an_optimizer_that_ignores_its_closure_is_judged_after_the_update(
         net(-torch.ones(4, 3)).sum().backward()
         optimizer.step(lambda: None)
     assert "step 0: the loss is nan" in capfd.readouterr().err.splitlines()[0]
+
+
+class BrokenAdam(torch.optim.Adam):
+    """Writes NaN into a weight in its fourth step."""
+
+    def step(self, closure: Any = None) -> Any:
+        result = super().step(closure)
+        first = self.param_groups[0]["params"][0]
+        if self.state[first]["step"] == 4:
+            with torch.no_grad():
+                first[0, 0] = math.nan
+        return result
+
+
+def _trained_with_closures(optimizer: torch.optim.Optimizer, net: nn.Module) -> list[torch.Tensor]:
+    for _ in range(6):
+        x = torch.rand(8, 3)
+
+        def closure(x: torch.Tensor = x) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss: torch.Tensor = net(x).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    return [*(each.detach() for each in net.parameters()), torch.get_rng_state()]
+
+
+def test_a_snapshot_goes_back_over_steps_with_a_closure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def trained() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Linear(3, 2)
+        return _trained_with_closures(BrokenAdam(net.parameters()), net)
+
+    bare = trained()
+    with sonde.guard(tmp_path, snapshot_every=10):
+        guarded = trained()
+    assert same(bare, guarded)
+    first = capfd.readouterr().err.splitlines()[0]
+    assert "the update of step 3 by BrokenAdam made weight non-finite" in first
+    assert first.endswith(
+        f"run again from 4 steps before, step 3 is kept in {tmp_path}/step_3.rank_0"
+    )
+
+
+def test_a_snapshot_does_not_go_back_over_a_closure_that_is_called_several_times(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def trained() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Linear(3, 2)
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4, lr=0.1)
+        _trained_with_closures(optimizer, net)
+        with torch.no_grad():
+            next(net.parameters())[0, 0] = math.nan
+        return _trained_with_closures(optimizer, net)
+
+    bare = trained()
+    with sonde.guard(tmp_path, snapshot_every=2):
+        guarded = trained()
+    assert same(bare, guarded)
+    first, *rest = capfd.readouterr().err.splitlines()
+    assert first.startswith("sonde: step 6: 1 value is not finite in the weights")
+    assert f"kept in {tmp_path}/step_6.rank_0" in first
+    assert "going back is not possible: LBFGS calls its closure several times in a step" in first
+    assert not any("guard failed" in line for line in rest)
+    assert len(sonde.signals(tmp_path)) == 12
+
+
+@pytest.mark.parametrize("bad_part", [0, 1])
+def test_micro_batches_before_the_closure_are_kept_too(
+    bad_part: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As Lightning accumulates: the last backward pass runs in the closure."""
+    torch.manual_seed(0)
+    net = Logarithm()
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def train() -> None:
+        for number in range(4):
+            parts = [torch.rand(8, 3) + 0.5 for _ in range(2)]
+            if number == BAD:
+                parts[bad_part][5, 1] = -1.0
+            net(parts[0]).square().mean().backward()
+
+            def closure(x: torch.Tensor = parts[1]) -> torch.Tensor:
+                loss: torch.Tensor = net(x).square().mean()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            optimizer.zero_grad()
+
+    with sonde.guard(tmp_path):
+        train()
+    first = capfd.readouterr().err.splitlines()[0]
+    assert "return self.layer(x.log()): " in first
+    assert ", from row 5 of 8 rows of the batch" in first
+    assert f"; in micro-batch {bad_part} of 2; kept in " in first
+    assert sonde.signals(tmp_path)["micro_batches"].tolist() == [2] * 4

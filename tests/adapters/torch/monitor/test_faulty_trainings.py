@@ -20,15 +20,15 @@ def test_a_fault_is_named_with_its_line_and_rows(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fault = FAULTS[name]
-    with contextlib.suppress(IndexError, RuntimeError), sonde.guard(tmp_path):
+    with contextlib.suppress(IndexError, RuntimeError), sonde.guard(tmp_path, **fault.options):
         fault.train()
     said = capfd.readouterr().err.splitlines()[0]
     assert said.startswith(f"sonde: step {fault.step}: ")
-    if fault.line is not None:
-        assert f"faulty_trainings.py:{fault.number}: {fault.line}" in said
+    assert f"faulty_trainings.py:{fault.number}: {fault.line}" in said
     if fault.rows is not None:
         noun = "row" if len(fault.rows) == 1 else "rows"
-        assert f"from {noun} {', '.join(map(str, fault.rows))} of " in said
+        assert f" {noun} {', '.join(map(str, fault.rows))} of " in said
+    assert "not known" not in said
     for words in fault.says:
         assert words in said
     kept = tmp_path / f"step_{fault.step}.rank_0"

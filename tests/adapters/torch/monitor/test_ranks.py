@@ -57,3 +57,41 @@ def test_each_rank_keeps_its_own_step(tmp_path: Path) -> None:
     for rank in (0, 1):
         assert len(sonde.signals(tmp_path / "sonde_steps", rank)) == 5
         assert (tmp_path / "sonde_steps" / f"step_3.rank_{rank}" / "manifest.json").is_file()
+
+
+SHARDED = (
+    PROGRAM.replace(
+        "from torch.nn.parallel import DistributedDataParallel",
+        "from torch.distributed.fsdp import fully_shard",
+    )
+    .replace("DistributedDataParallel(", "sharded(")
+    .replace(
+        "def train(",
+        """def sharded(net):
+    for each in (net[0], net[2], net):
+        fully_shard(each)
+    return net
+
+def train(""",
+    )
+)
+
+
+@pytest.mark.slow
+def test_sharded_weights_are_monitored_and_the_line_says_what_cannot_be_replayed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(SHARDED)
+    command = [warm_python(), "-m", "sonde", "run", "--guard", "train.py", str(tmp_path / "store")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "RANK": ""}
+    )
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        line = next(each for each in done.stderr.splitlines() if f"rank {rank}: step 3: " in each)
+        assert "it cannot be executed again: it would have to wait for other ranks" in line
+        assert "guard failed" not in done.stderr
+        signals = sonde.signals(tmp_path / "sonde_steps", rank)
+        assert (signals["grad_norm"][:3] > 0).all()
+        assert (signals["weight_norm"][:3] > 0).all()
+        assert (signals["update_ratio"][:3] > 0).all()

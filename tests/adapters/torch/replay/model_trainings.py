@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from tests.adapters.torch.fitting import Trainings, weights
 
 TRAININGS = Trainings()
+
+
+MODELS: dict[str, Callable[[], Any]] = {}
+
+
+def _model(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Add a model, and a training of it."""
+    MODELS[make.__name__] = make
+
+    def train() -> Any:
+        return _train(make())
+
+    train.__name__ = make.__name__
+    TRAININGS.add(train)
+    return make
 
 
 def _train(model: Any, **extra: torch.Tensor) -> Any:
@@ -24,16 +40,14 @@ def _train(model: Any, **extra: torch.Tensor) -> Any:
     return losses, weights(model)
 
 
-@TRAININGS.add
+@_model
 def gpt2() -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return _train(
-        GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=2, n_head=2))
-    )
+    return GPT2LMHeadModel(GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=2, n_head=2))
 
 
-@TRAININGS.add
+@_model
 def llama() -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -47,10 +61,10 @@ def llama() -> Any:
     )
     model = LlamaForCausalLM(config)
     model.gradient_checkpointing_enable()
-    return _train(model)
+    return model
 
 
-@TRAININGS.add
+@_model
 def t5() -> Any:
     from transformers import T5Config, T5ForConditionalGeneration
 
@@ -63,10 +77,10 @@ def t5() -> Any:
         num_heads=2,
         decoder_start_token_id=0,
     )
-    return _train(T5ForConditionalGeneration(config))
+    return T5ForConditionalGeneration(config)
 
 
-@TRAININGS.add
+@_model
 def mixtral() -> Any:
     from transformers import MixtralConfig, MixtralForCausalLM
 
@@ -80,12 +94,12 @@ def mixtral() -> Any:
         num_local_experts=4,
         output_router_logits=True,
     )
-    return _train(MixtralForCausalLM(config))
+    return MixtralForCausalLM(config)
 
 
-@TRAININGS.add
+@_model
 def mamba() -> Any:
     from transformers import MambaConfig, MambaForCausalLM
 
     config = MambaConfig(vocab_size=32, hidden_size=16, state_size=4, num_hidden_layers=2)
-    return _train(MambaForCausalLM(config))
+    return MambaForCausalLM(config)

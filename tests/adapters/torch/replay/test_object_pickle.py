@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.adapters.torch.replay.written_files import write_objects, written_tensors
 from torch import nn
 
 from sonde.adapters.torch.replay.storage.object_pickle import (
@@ -23,8 +25,8 @@ def rebuilt(directory: Path, *objects: Any) -> list[Any]:
     writer = ObjectWriter("objects.pickle", tensors, lambda kept: None)
     indices = [writer.keep(each) for each in objects]
     assert indices == list(range(len(objects)))
-    writer.write(directory)
-    read = read_tensors(directory, tensors.write(directory))
+    write_objects(writer, directory)
+    read = read_tensors(directory, written_tensors(tensors, directory))
     return read_objects(directory / "objects.pickle", read, lambda plain: plain, trust=False)
 
 
@@ -66,6 +68,34 @@ def test_a_hook_that_cannot_be_kept_is_left_out_and_named(tmp_path: Path) -> Non
     stream.close()
 
 
+class Counting(nn.Module):
+    """Has hooks that are its own methods."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(6))
+        self.calls = 0
+        for each in self.modules():
+            each.register_forward_hook(self.count)
+            each.register_forward_pre_hook(functools.partial(Counting.note, owner=self))
+
+    def count(self, *_: object) -> None:
+        self.calls += 1
+
+    @staticmethod
+    def note(*_: object, owner: nn.Module) -> None:
+        """Nothing is to be done."""
+
+
+def test_hooks_that_refer_to_their_own_module_are_kept(tmp_path: Path) -> None:
+    model = Counting()
+    assert unpicklable_hooks(model) == []
+    (found,) = rebuilt(tmp_path, model)
+    found.layers[0](torch.zeros(1, 2))
+    assert found.calls == 1
+    assert model.calls == 0
+
+
 def test_what_cannot_be_pickled_has_a_reason(tmp_path: Path) -> None:
     writer = ObjectWriter("objects.pickle", TensorWriter(), lambda kept: None)
 
@@ -75,7 +105,7 @@ def test_what_cannot_be_pickled_has_a_reason(tmp_path: Path) -> None:
     reason = writer.keep(Local())
     assert isinstance(reason, str)
     assert "Local" in reason
-    writer.write(tmp_path)
+    write_objects(writer, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

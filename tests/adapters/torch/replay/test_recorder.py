@@ -17,10 +17,11 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.replay import module_calls, step_events, step_record
+from sonde.adapters.torch.replay import module_calls, step_record
 from sonde.adapters.torch.replay.execution import FATAL, execute
 from sonde.adapters.torch.replay.module_state import ModuleWatch
 from sonde.adapters.torch.replay.recorder import StepRecorder
+from sonde.adapters.torch.replay.recording import step_events
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.core.patching import wrap
 

@@ -101,12 +101,12 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 
 NOT_STORED = {
-    # Counts of writes are those of this process; the age of a call ends with its step.
-    ModuleCall: {"weight_versions", "is_pending", "age", "number", "is_compiled", "name", "state"},
+    # Counts of writes are those of this process.
+    ModuleCall: {"weight_versions", "is_pending", "number", "is_compiled", "name", "state"},
     ModuleState: {"versions"},
     OutsideOp: set(),
     BackwardPass: {"number"},
-    StepRecord: {"scaling"},
+    StepRecord: {"scaling", "owners", "has_optimizer_state"},
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
+from tests.adapters.torch.replay.written_files import written_tensors
 from torch import nn
 
 from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable, read_tensors
@@ -26,7 +27,7 @@ def bits(tensor: torch.Tensor) -> bytes:
 def stored(directory: Path, *tensors: torch.Tensor) -> list[torch.Tensor]:
     writer = TensorWriter()
     indices = [writer.add(each, "inputs", f"t{n}") for n, each in enumerate(tensors)]
-    table = writer.write(directory)
+    table = written_tensors(writer, directory)
     read = read_tensors(directory, table)
     return [read[index] for index in indices]
 
@@ -96,7 +97,7 @@ def test_a_weight_with_views_is_still_stored_by_name_and_shape(tmp_path: Path) -
     weight = nn.Parameter(torch.randn(4, 6))
     writer.add(weight.detach()[1:3], "inputs", "part")
     writer.add(weight, "weights", "fc.weight")
-    table = writer.write(tmp_path)
+    table = written_tensors(writer, tmp_path)
     part, read = read_tensors(tmp_path, table)
     assert same(read, weight)
     assert part.data_ptr() == read.data_ptr() + 6 * 4
@@ -114,7 +115,7 @@ def test_another_program_reads_the_weights_by_name(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     for name, parameter in model.named_parameters():
         writer.add(parameter, "weights", name)
-    writer.write(tmp_path)
+    written_tensors(writer, tmp_path)
     found = load_file(tmp_path / "weights.safetensors")
     assert set(found) == {"0.weight", "0.bias", "1.weight", "1.bias"}
     assert np.array_equal(found["0.weight"], model[0].weight.detach().numpy())

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.adapters.torch.replay.written_files import write_objects, written_tensors
 from transformers.modeling_outputs import CausalLMOutput
 
 from sonde.adapters.torch.replay.storage.object_pickle import ObjectWriter, read_objects
@@ -57,8 +58,8 @@ def rebuilt(directory: Path, value: Any, *, may_import: bool = True) -> Any:
     objects = ObjectWriter(OBJECTS, tensors, lambda kept: None)
     described = ValueWriter(tensors, objects.keep).describe(value, "v")
     described = msgspec.json.decode(msgspec.json.encode(described), type=AnyStoredValue)
-    objects.write(directory)
-    read = read_tensors(directory, tensors.write(directory))
+    write_objects(objects, directory)
+    read = read_tensors(directory, written_tensors(tensors, directory))
     kept = read_objects(directory / OBJECTS, read, lambda plain: plain, trust=False)
     return ValueReader(read, lambda: kept, str(directory), may_import).build(described)
 

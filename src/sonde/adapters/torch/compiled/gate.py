@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from sonde.adapters.torch.eager.observation_switch import ObservationSwitch
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
 from sonde.core.errors import CaptureError
-from sonde.core.patching import call_before
+from sonde.core.patching import Patch, call_before
 from sonde.core.text.problem_line import ProblemLine
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ CompiledMode = Literal["observe", "interpret", "eager"]
 """How compiled code is observed. "observe": its own kernels, with observers between them;
 "interpret": its graphs, run op by op; "eager": wanted steps run uncompiled."""
 
-_COMPILER = "torch._dynamo"
 _WATCHED: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
 
@@ -76,6 +74,8 @@ class CompilerWatch:
         return self._graphs is not None
 
     def install(self, undo: ExitStack) -> None:
+        if self._mode == "eager":
+            undo.callback(private.run_uncompiled, False)
         on_first_compile(lambda: self._compiler_needed(undo), undo)
 
     def begin_step(self, *, wanted: bool) -> None:
@@ -146,13 +146,21 @@ def _compiled_before_line(asked: CompiledMode, session: Session) -> str | None:
 
 
 def on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:
-    """Call ``action`` before anything is compiled: now, if the compiler is already imported."""
-    if _COMPILER in sys.modules:
+    """Call ``action`` before anything is compiled: now, if a function was already given to
+    ``torch.compile``. That the compiler is imported says nothing: making an optimizer does it."""
+    if private.has_compiled_functions():
         action()
         return
+    patches: list[Patch] = []
 
     def start(*_: Any, **__: Any) -> None:
-        patch.restore()
+        if not patches:  # The program may have kept the patched function.
+            return
+        while patches:
+            patches.pop().restore()
         action()
 
-    patch = call_before(torch, "compile", start, undo)
+    patches.append(call_before(torch, "compile", start, undo))
+    kind = private.compiler_context()
+    if kind is not None:  # ``torch._dynamo.optimize`` may be called directly.
+        patches.append(call_before(kind, "__init__", start, undo))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from sonde.adapters.torch.eager.naming.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.tensor_places import LooseTensor, Place
 from sonde.adapters.torch.tensors.view import TorchView
+from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
 
 if TYPE_CHECKING:
@@ -145,8 +146,29 @@ class HeldTensors:
     def left_alone(self) -> Collection[str]:
         """The names of tensors whose optimizers did not step in this step."""
         self.optimizers.search(len(self._by_id))
-        known = (self._by_id.get(number) for number in self.optimizers.left_alone())
+        return self._names(self.optimizers.left_alone())
+
+    def excused(self, nodes: Sequence[OpNode]) -> Collection[str]:
+        """The names of tensors that need not change in this step although their optimizer stepped:
+        see ``OptimizerRegistry.excused``; or their module did not run."""
+        return self._names(self.optimizers.excused()) | self._of_idle_modules(nodes)
+
+    def _names(self, numbers: Iterable[int]) -> set[str]:
+        known = (self._by_id.get(number) for number in numbers)
         return {held.name for held in known if held is not None}
+
+    def _of_idle_modules(self, nodes: Sequence[OpNode]) -> set[str]:
+        """The names of weights without a gradient whose module did not run in this step, or that no
+        optimizer holds (averages of weights). Without observed ops it is unknown which modules ran;
+        then all weights without a gradient count."""
+        missing = [
+            each for each in self._held if each.tensor is not None and each.tensor.grad is None
+        ]
+        ran = {node.scope for node in nodes} if missing else set()
+        held = self.optimizers.held() if missing else set()
+        return {
+            each.name for each in missing if each.scope not in ran or id(each.tensor) not in held
+        }
 
     def knows_all_of(self, optimizer: torch.optim.Optimizer) -> bool:
         parameters = parameters_of(optimizer)

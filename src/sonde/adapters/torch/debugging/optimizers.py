@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sonde.adapters.torch.debugging.signals.norms import norms
 from sonde.core.weak_table import WeakTable
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.debugging.held_tensors import TorchHeld
+
+
+DECAYED = 1e-3
+SHRUNK = 1e-2
 
 
 class OptimizerRegistry:
@@ -23,6 +28,9 @@ class OptimizerRegistry:
         self._used: WeakTable[torch.optim.Optimizer, None] = WeakTable()
         self._names: WeakTable[torch.optim.Optimizer, str] = WeakTable()
         self._stepped: set[int] = set()
+        # The largest gradient of each parameter, and the highest rate of each optimizer so far.
+        self._largest: dict[int, float] = {}
+        self._rates: dict[int, float] = {}
         self._searched = 0
 
     def begins(self, optimizer: torch.optim.Optimizer) -> bool:
@@ -65,6 +73,38 @@ class OptimizerRegistry:
             return set()
         busy = (each for each in self._known if id(each) in self._stepped)
         return set(_ids(idle)) - set(_ids(busy))
+
+    def excused(self) -> set[int]:
+        """The ids of parameters that need not change in this step although their optimizer stepped:
+        its rate is zero or has decayed, or their gradient has shrunk to nearly nothing, as in a
+        training that has converged."""
+        found: set[int] = set()
+        for optimizer in self._known:
+            if id(optimizer) not in self._stepped:
+                continue
+            for number, group in enumerate(optimizer.param_groups):
+                rate = float(group.get("lr", 1.0))
+                key = hash((id(optimizer), number))
+                highest = self._rates[key] = max(rate, self._rates.get(key, 0.0))
+                for parameter in group["params"]:
+                    if rate <= DECAYED * highest or self._has_shrunk(parameter):
+                        found.add(id(parameter))
+        return found
+
+    def _has_shrunk(self, parameter: torch.Tensor) -> bool:
+        gradient = parameter.grad
+        if gradient is None:
+            return False
+        # Of a DTensor this rank's part: the norm of the whole would be a collective.
+        norm = float(norms([gradient])[0])
+        largest = self._largest.get(id(parameter), 0.0)
+        if norm > largest:  # False for NaN.
+            self._largest[id(parameter)] = norm
+        return norm < SHRUNK * largest
+
+    def held(self) -> set[int]:
+        """The ids of tensors that belong to any known optimizer."""
+        return set(_ids(self._known))
 
     def changed(self) -> set[int]:
         """The ids of tensors that belong to an optimizer that has stepped at any time."""

@@ -63,6 +63,9 @@ class TorchTrainee:
     def left_alone(self) -> Collection[str]:
         return self.tensors.left_alone()
 
+    def excused(self, nodes: Sequence[OpNode]) -> Collection[str]:
+        return self.tensors.excused(nodes)
+
     def nodes_so_far(self) -> tuple[OpNode, ...]:
         if self._adapter is None or not self._adapter.is_observing:
             return ()

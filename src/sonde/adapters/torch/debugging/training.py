@@ -16,9 +16,11 @@ import torch
 from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.ranks import watch_buffers, world_size
 from sonde.adapters.torch.debugging.trainee import TorchTrainee
+from sonde.adapters.torch.debugging.weight_norms import WeightMeter
 from sonde.debugger import Terminated
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.traceback_frames import traceback_frames
 from sonde.wire.shapes import Metadata
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class TorchDebugging:
         name: str,
         initial_step: int = 0,
     ) -> None:
-        metadata = _metadata(options, rank)
+        metadata = process_metadata(
+            rank, options.world_size or world_size(), options.script, options.arguments
+        )
         self._adapter: TorchAdapter | None = None
         self._trainee = TorchTrainee()
         self._held = self._trainee.tensors
@@ -56,6 +60,7 @@ class TorchDebugging:
             initial_step=initial_step,
         )
         self._loss = LossWatch()
+        self._norms = WeightMeter(self.debugger)
         self._steps = 0
         self._pid = os.getpid()
         self._world_size = metadata.world_size
@@ -84,7 +89,9 @@ class TorchDebugging:
                 self._adapter.listener.failed(error)
             except Terminated as terminated:
                 ended = terminated
-        self.debugger.close(*_ending(ended), is_terminated=isinstance(ended, Terminated))
+        is_terminated = isinstance(ended, Terminated)
+        frames = () if is_terminated else traceback_frames(ended)
+        self.debugger.close(*_ending(ended), is_terminated=is_terminated, frames=frames)
         if ended is not error and ended is not None:
             raise ended
 
@@ -105,8 +112,10 @@ class TorchDebugging:
         self._loss.optimizer_begins(optimizer)
         if not has_closure:
             self._show_gradients(optimizer)
+            self._norms.before_update(optimizer, self._held.by_id)
 
     def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
+        self._norms.after_update(optimizer)
         if self._loss.optimizer_left():
             # It computed the gradients itself, in a closure: they exist only now, and the network
             # may be known only now.
@@ -161,7 +170,10 @@ def _ending(error: BaseException | None) -> tuple[int, str]:
     return 130 if isinstance(error, KeyboardInterrupt) else 1, text.splitlines()[0]
 
 
-def _metadata(options: DebuggerOptions, rank: int) -> Metadata:
+def process_metadata(
+    rank: int, world_size: int, script: str = "", arguments: tuple[str, ...] = ()
+) -> Metadata:
+    """The facts about this process; without a ``script`` those of ``sys.argv``."""
     import sonde
 
     device = "cpu"
@@ -172,14 +184,14 @@ def _metadata(options: DebuggerOptions, rank: int) -> Metadata:
         host=socket.gethostname(),
         pid=os.getpid(),
         rank=rank,
-        world_size=options.world_size or world_size(),
+        world_size=world_size,
         device=device,
         framework="torch",
         framework_version=str(torch.__version__),
         sonde_version=sonde.__version__,
         python_version=platform.python_version(),
-        script=options.script or sys.argv[0],
-        arguments=options.arguments if options.script else tuple(sys.argv[1:]),
+        script=script or sys.argv[0],
+        arguments=arguments if script else tuple(sys.argv[1:]),
         working_directory=os.getcwd(),
         started=time.time(),
         extra={"threads": str(torch.get_num_threads())},

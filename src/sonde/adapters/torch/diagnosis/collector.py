@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from sonde.adapters.torch.diagnosis.calls import TrainingCalls
-from sonde.adapters.torch.diagnosis.compiled_hooks import CompiledHooks
+from sonde.adapters.torch import private
 from sonde.adapters.torch.diagnosis.data import DataCalls
-from sonde.adapters.torch.diagnosis.flags import ModuleFlags
-from sonde.adapters.torch.diagnosis.functions import FunctionCalls
-from sonde.adapters.torch.diagnosis.loss_graph import LossGraphs
+from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls
+from sonde.adapters.torch.diagnosis.loop.scaling import ScalingCalls
+from sonde.adapters.torch.diagnosis.losses.functions import FunctionCalls
+from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs
+from sonde.adapters.torch.diagnosis.losses.non_finite import NonFiniteNodes
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.non_finite import NonFiniteNodes
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
-from sonde.adapters.torch.diagnosis.probes import Probes
+from sonde.adapters.torch.diagnosis.probes.module_probes import Probes
+from sonde.adapters.torch.diagnosis.probes.targets import TargetComparison
 from sonde.adapters.torch.diagnosis.ranks import RankEvidence, rank_of_process
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder
-from sonde.adapters.torch.diagnosis.scaling import ScalingCalls
-from sonde.adapters.torch.diagnosis.states import States
-from sonde.diagnose.evidence import TrainingEvidence
-
-
-class StepsDoneError(BaseException):
-    """Raised in the program to end it after the number of steps that the user asked for."""
+from sonde.adapters.torch.diagnosis.states.compiled_hooks import CompiledHooks
+from sonde.adapters.torch.diagnosis.states.flags import ModuleFlags
+from sonde.adapters.torch.diagnosis.states.initialisation import Initialisation
+from sonde.adapters.torch.diagnosis.states.kept_states import States
+from sonde.adapters.torch.diagnosis.states.ties import WeightTies
+from sonde.diagnosis.evidence import TrainingEvidence
 
 
 class Collector:
-    """Collects evidence while `attached`; ``steps``: how many steps the training may take."""
+    """Collects evidence while `attached`."""
 
-    def __init__(self, steps: int | None = None) -> None:
+    def __init__(self) -> None:
         self.recorder = EvidenceRecorder()
-        self._steps = steps
         self.modules = ModuleCalls(self.recorder)
         self.training = TrainingCalls(self.recorder)
         self.scaling = ScalingCalls(self.recorder, self.training)
@@ -43,9 +41,12 @@ class Collector:
         self.nodes = NonFiniteNodes(self.recorder, self.graphs, self.modules)
         self.functions = FunctionCalls(self.recorder, self.modules)
         self.states = States(self.recorder, self.training, self.modules)
+        self.initialisation = Initialisation(self.recorder, self.training, self.states)
+        self.ties = WeightTies(self.recorder)
         self.data = DataCalls(self.recorder)
         self.flags = ModuleFlags(self.recorder, self.modules, self.training)
         self.hooks = CompiledHooks(self.recorder)
+        self.targets = TargetComparison(self.recorder, self.modules, self.functions)
         self.probes = Probes(self.recorder, self.modules, self.functions)
         self.ranks = RankEvidence(self.recorder, self.modules, self.training)
         self._connect()
@@ -53,10 +54,10 @@ class Collector:
     def _connect(self) -> None:
         training = self.training
         training.on_backward += [self.nodes.begin, self.graphs.walk, self.nodes.walked]
-        training.on_backward += [self.probes.backward_begins, self.functions.backward_begins]
+        training.on_backward += [self.targets.backward_begins, self.functions.backward_begins]
         training.after_backward += [self.nodes.backward_ended, self.ranks.backward_ended]
-        training.before_step += [self.states.first_step, self.parameters.before_step]
-        training.before_step.append(self.ranks.before_step)
+        training.before_step += [self.ties.before_step, self.states.first_step]
+        training.before_step += [self.parameters.before_step, self.ranks.before_step]
         training.after_step.append(self.parameters.after_step)
         training.on_step_end += [
             self.flags.step_ended,
@@ -81,22 +82,15 @@ class Collector:
                 self.graphs,
                 self.functions,
                 self.states,
+                self.initialisation,
+                self.ties,
                 self.data,
                 self.flags,
                 self.hooks,
                 self.ranks,
             ):
                 part.install(undo)
-            if self._steps is not None:
-                undo.callback(self._end_after(self._steps))
             yield
-
-    def _end_after(self, steps: int) -> Callable[[], None]:
-        def end(*_: object) -> None:
-            if self.recorder.evidence.steps >= steps:
-                raise StepsDoneError
-
-        return register_optimizer_step_post_hook(end).remove
 
     @property
     def reports(self) -> bool:
@@ -109,8 +103,9 @@ class Collector:
         if not self.recorder.is_on:
             return evidence
         try:
-            with torch.no_grad():
+            with private.without_current_modes(), torch.no_grad():
                 self.probes.finish()
+                self.targets.finish()
                 self.data.finish()
                 self.flags.note_roots()
                 self.hooks.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from sonde.adapters.torch.diagnosis.functions import CLASSIFYING, MOST_CLASSES, LossCall
+from sonde.adapters.torch.diagnosis.losses.functions import CLASSIFYING, MOST_CLASSES, LossCall
 from sonde.adapters.torch.diagnosis.modules import RootCall, tensors_in
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
 from sonde.core.graph import Source
@@ -25,6 +26,9 @@ MOST_ROWS = 20_000
 MOST_BYTES = 256 << 20
 """Bytes that are hashed in all."""
 ENOUGH_FEATURES = 4
+COUNTED_STEPS = 200
+MOST_TARGETS = 1 << 16
+BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _ITERATOR = torch.utils.data.dataloader._BaseDataLoaderIter
 
 
@@ -46,6 +50,7 @@ class DataCalls:
     _loaders: WeakTable[Any, _Epochs] = field(default_factory=WeakTable)
     _iterators: WeakTable[Any, Any] = field(default_factory=WeakTable)
     _sampler_epochs: WeakTable[Any, list[int]] = field(default_factory=WeakTable)
+    _sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     _bytes: int = 0
     _loss: tuple[Source | None, str] = (None, "")
 
@@ -130,9 +135,16 @@ class DataCalls:
             self.recorder.event(
                 "evaluated", source, "", rows=len(rows), shared=both, trained=len(self.trained)
             )
+        count, total, squares = self._sums
+        if count:
+            spread = squares / count - (total / count) ** 2
+            self.recorder.event("target-spread", None, "mse_loss", constant=spread)
         if self.targets:
             most = max(self.targets.values())
             total = sum(self.targets.values())
+            shares = [each / total for each in self.targets.values() if each]
+            entropy = -sum(each * math.log(each) for each in shares)
+            self.recorder.event("target-spread", *self._loss, constant=entropy)
             self.recorder.event(
                 "targets", *self._loss, classes=len(self.targets), most=most, total=total
             )
@@ -144,9 +156,10 @@ class DataCalls:
         if getattr(loader, "num_workers", 0) < 2 or loader.worker_init_fn is not None:
             return
         used: set[str] = set()
-        for name in ("__getitem__", "__iter__", "__getitems__"):
-            code = getattr(getattr(type(dataset), name, None), "__code__", None)
-            used |= set(getattr(code, "co_names", ()))
+        for kind in type(dataset).__mro__:
+            for name, method in vars(kind).items():
+                if name != "__init__":
+                    used |= set(getattr(getattr(method, "__code__", None), "co_names", ()))
         for name, value in getattr(dataset, "__dict__", {}).items():
             if isinstance(value, kinds) and name in used:
                 self.recorder.event(
@@ -197,13 +210,18 @@ class DataCalls:
     def lost(self, call: LossCall) -> None:
         """Count the classes of targets."""
         target, given = call.target, call.input
+        if self.recorder.step < COUNTED_STEPS and target.numel() <= MOST_TARGETS:
+            self._note_spread(call)
+        if call.name in BINARY and call.options.get("pos_weight") is None:
+            self._count_binary(call)
         if call.name not in CLASSIFYING or target.is_floating_point() or given.dim() != 2:
             return
         if call.options.get("weight") is not None:
             return
         self._loss = call.source, call.name
         classes = given.shape[1]
-        if self.recorder.step >= 200 or classes > MOST_CLASSES or target.numel() > 65536:
+        too_late = self.recorder.step >= COUNTED_STEPS or target.numel() > MOST_TARGETS
+        if too_late or classes > MOST_CLASSES:
             return
         counted = torch.bincount(target.flatten().clamp(min=0), minlength=classes).tolist()
         for number, count in enumerate(counted):
@@ -212,6 +230,31 @@ class DataCalls:
         commonest = max(self.targets, key=lambda each: self.targets[each])
         if bool(predicted.eq(commonest).all()):
             self.recorder.event("prediction-constant", call.source, call.name)
+
+    def _count_binary(self, call: LossCall) -> None:
+        """Count truth values as two classes; a decision is a logit above 0, or a probability above
+        a half."""
+        target, given = call.target.flatten(), call.input.flatten()
+        if self.recorder.step >= COUNTED_STEPS or target.numel() > MOST_TARGETS:
+            return
+        if call.options.get("weight") is not None or bool((target.ne(0) & target.ne(1)).any()):
+            return
+        self._loss = call.source, call.name
+        ones = int(target.sum())
+        for number, count in ((0, target.numel() - ones), (1, ones)):
+            self.targets[number] = self.targets.get(number, 0) + count
+        commonest = max(self.targets, key=lambda each: self.targets[each])
+        above = given > (0.5 if call.name == "binary_cross_entropy" else 0.0)
+        if bool(above.eq(bool(commonest)).all()):
+            self.recorder.event("prediction-constant", call.source, call.name)
+
+    def _note_spread(self, call: LossCall) -> None:
+        """Note the sums for the loss of the best constant prediction."""
+        if call.name == "mse_loss" and call.reduction == "mean":
+            target = call.target.detach().double()
+            self._sums[0] += target.numel()
+            self._sums[1] += float(target.sum())
+            self._sums[2] += float(target.square().sum())
 
     def _hashes(self, tensor: torch.Tensor) -> list[int]:
         if self._bytes > MOST_BYTES or tensor.device.type != "cpu" or tensor.is_sparse:

@@ -45,6 +45,7 @@ class RootCounts:
     first_source: Source | None = None
     eval_source: Source | None = None
     eval_step: int = 0
+    train_source: Source | None = None
     is_optimized: bool = False
 
 
@@ -56,7 +57,8 @@ class ModuleCalls:
     on_root: list[Callable[[RootCall, bool], None]] = field(default_factory=list)
     on_first: list[Callable[[nn.Module], None]] = field(default_factory=list)
     roots: WeakTable[nn.Module, RootCounts] = field(default_factory=WeakTable)
-    calls: WeakTable[nn.Module, int] = field(default_factory=WeakTable)
+    calls: WeakTable[nn.Module, list[int]] = field(default_factory=WeakTable)
+    """A list of one number for each module, so that counting changes no table."""
     current: list[nn.Module] = field(default_factory=list)
     last: RootCall | None = None
     in_this_step: list[RootCall] = field(default_factory=list)
@@ -77,6 +79,7 @@ class ModuleCalls:
         wrap(torch, "compile", make, undo)
         wrap(nn.Module, "compile", make, undo)
         wrap(nn.Module, "eval", self._make_eval, undo)
+        wrap(nn.Module, "train", self._make_train, undo)
 
     def name(self, module: nn.Module) -> str:
         """The path of ``module`` in a known root, or the name of its class."""
@@ -98,7 +101,11 @@ class ModuleCalls:
                 return original(module, *args, **kwargs)
             current.append(module)
             try:
-                self._count(module)
+                known = self.calls.get(module)
+                if known is None:
+                    self._first_call(module)
+                else:
+                    known[0] += 1
                 result = original(module, *args, **kwargs)
             finally:
                 current.pop()
@@ -109,13 +116,15 @@ class ModuleCalls:
         return call
 
     @shielded
-    def _count(self, module: nn.Module) -> None:
+    def _first_call(self, module: nn.Module) -> None:
+        for action in self.on_first:
+            action(module)
+        self.calls[module] = [1]
+
+    def count(self, module: nn.Module) -> int:
+        """How often ``module`` was called."""
         known = self.calls.get(module)
-        if known is None:
-            known = 0
-            for action in self.on_first:
-                action(module)
-        self.calls[module] = known + 1
+        return 0 if known is None else known[0]
 
     def _root_called(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
@@ -158,6 +167,21 @@ class ModuleCalls:
             return original(module)
 
         return eval
+
+    def _make_train(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def train(module: nn.Module, mode: bool = True) -> Any:
+            if mode and self.recorder.observes and module in self.roots:
+                self._note_train(module)
+            return original(module, mode)
+
+        return train
+
+    @shielded
+    def _note_train(self, module: nn.Module) -> None:
+        counts = self.roots.get(module)
+        source = caller()
+        if counts is not None and source is not None:
+            counts.train_source = source
 
     @shielded
     def _note_eval(self, module: nn.Module) -> None:

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from statistics import median
 
 import torch
 from torch import nn
 
-from sonde.adapters.torch.diagnosis.calls import OptimizerState, parameters_of
+from sonde.adapters.torch.debugging.signals.norms import norms
+from sonde.adapters.torch.debugging.signals.updates import ParameterUpdates, SampledUpdates
+from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.weak_table import WeakTable
-from sonde.diagnose.evidence import ParameterEvidence, UpdateSample
+from sonde.diagnosis.evidence import ParameterEvidence, UpdateSample
 
 EARLY = (0, 1, 2, 3, 5, 8, 12, 20, 30)
 EVERY = 50
+MOST_VALUES = 4096
+"""Values of each parameter whose update is measured, evenly spaced."""
 MOST_ELEMENTS = 1 << 18
-"""Elements of one parameter that are measured; of larger ones the first."""
+"""Elements of one parameter that are looked at as a whole; of larger ones the first."""
 MOST_ROWS = 64
+WINDOW = 12
+JUMP = 3.0
+MOST_JUMPS = 12
+"""Steps that are measured because the loss jumped."""
+STILL_EQUAL = 1e-3
+"""Rounding makes rows that start equal different by that much, relative to the largest element."""
 
 
 def is_sampled(step: int) -> bool:
     """Whether a step is measured: some of the first, then every 50th."""
     return step in EARLY or (step > 0 and step % EVERY == 0)
+
+
+@dataclass(slots=True, eq=False)
+class _Measured:
+    """A parameter whose update is measured: the norm of its gradient, and a copy where its values
+    are not sampled."""
+
+    parameter: torch.Tensor
+    entry: ParameterEvidence
+    gradient: float | None = None
+    copy: torch.Tensor | None = None
+    is_later: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -33,44 +57,92 @@ class ParameterSignals:
     modules: ModuleCalls
     known: dict[int, ParameterEvidence] = field(default_factory=dict)
     _named: WeakTable[torch.optim.Optimizer, int] = field(default_factory=WeakTable)
-    _before: list[tuple[torch.Tensor, ParameterEvidence, torch.Tensor, torch.Tensor | None]] = (
-        field(default_factory=list)
-    )
+    _jumps: int = 0
+    _measured: list[_Measured] = field(default_factory=list)
+    _updates: SampledUpdates | None = None
 
     @shielded
     def before_step(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
-        if not is_sampled(state.seen.steps) or state.has_closure:
+        if not is_sampled(state.seen.steps) and not self._follows_jump():
             return
         self.name_all(optimizer, state)
-        self._before.clear()
+        self._measured.clear()
         for parameter in parameters_of(optimizer):
             entry = self.known.get(id(parameter))
+            gradient = parameter.grad
             if entry is None or not parameter.is_floating_point():
                 continue
-            gradient = parameter.grad
             if gradient is not None and (gradient.is_sparse or gradient.shape != parameter.shape):
                 continue
-            kept = None if gradient is None else part(gradient).clone()
-            self._before.append((parameter, entry, part(parameter).clone(), kept))
+            self._measured.append(_Measured(parameter, entry))
+        held = [each.parameter for each in self._measured]
+        for each, norm in zip(self._measured, norms([one.grad for one in held]), strict=True):
+            each.gradient = None if each.parameter.grad is None else float(norm)
+        self._updates = SampledUpdates(MOST_VALUES, with_gradients=True)
+        self._updates.before_step(held)
+        for each in self._measured:
+            if not each.parameter.numel() or not _fills_memory(each.parameter):  # Not sampled.
+                each.copy = part(each.parameter).clone()
+
+    def _follows_jump(self) -> bool:
+        """Whether the loss is far above those before: the steps of a divergence are few."""
+        losses = self.recorder.evidence.losses[-WINDOW:]
+        if len(losses) < WINDOW or self._jumps >= MOST_JUMPS:
+            return False
+        is_jump = self.recorder.loss > JUMP * median(losses) > 0
+        self._jumps += is_jump
+        return is_jump
 
     @shielded
     def after_step(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
+        updates, self._updates = self._updates, None
+        if state.backwards_inside > 1:  # LBFGS: no gradient belongs to the step.
+            self._measured.clear()
+        elif updates is not None:
+            if state.backwards_inside:  # A trainer's closure computed it inside the step.
+                for each in self._measured:
+                    each.gradient, each.is_later = _norm_of(each.parameter.grad), True
+            self._note_updates(optimizer, updates.after_step(), is_sampled(state.seen.steps - 1))
+        self._measured.clear()
+        if not state.seen.state_keys and optimizer.state:
+            first = next(iter(optimizer.state.values()))
+            state.seen.state_keys = tuple(str(key) for key in first) if first else ()
+
+    def _note_updates(
+        self, optimizer: torch.optim.Optimizer, found: ParameterUpdates, is_planned: bool
+    ) -> None:
         rates = {
             id(parameter): float(group.get("lr", 0.0))
             for group in optimizer.param_groups
             for parameter in group["params"]
         }
-        step = self.recorder.step
-        for parameter, entry, weight, gradient in self._before:
-            rate = rates.get(id(parameter), 0.0)
-            entry.samples.append(_sample(step, rate, part(parameter), weight, gradient))
-            if parameter.dim() >= 2:
+        for number, each in enumerate(self._measured):
+            parameter, entry = each.parameter, each.entry
+            weight, update = float(found.weights[number]), float(found.changes[number])
+            lost, zeros = (float(row[number]) for row in (found.lost, found.zeros))
+            if each.copy is not None:
+                now = part(parameter)
+                weight = float(each.copy.double().norm())
+                update = float((now.double() - each.copy.double()).norm())
+                lost = float(now.eq(each.copy).double().mean()) if each.gradient else 0.0
+            if each.is_later:  # The gradient of the step before was sampled.
+                lost = zeros = 0.0
+            entry.samples.append(
+                UpdateSample(
+                    step=self.recorder.step,
+                    rate=rates.get(id(parameter), 0.0),
+                    weight=weight,
+                    update=update,
+                    gradient=each.gradient,
+                    lost=0.0 if math.isnan(lost) else lost,
+                    zeros=0.0 if math.isnan(zeros) else zeros,
+                    is_planned=is_planned,
+                )
+            )
+            if entry.is_zero_now:
                 entry.is_zero_now = not bool(part(parameter).ne(0).any())
-                entry.has_equal_rows_now = _has_equal_rows(parameter)
-        self._before.clear()
-        if not state.seen.state_keys and optimizer.state:
-            first = next(iter(optimizer.state.values()))
-            state.seen.state_keys = tuple(str(key) for key in first) if first else ()
+            if entry.has_equal_rows_now:
+                entry.has_equal_rows_now = _has_equal_rows(parameter, STILL_EQUAL)
 
     def name_all(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
         """Make or renew the entries of the parameters of ``optimizer``."""
@@ -116,7 +188,7 @@ class ParameterSignals:
     def _rename(self, entry: ParameterEvidence, name: str, module: nn.Module) -> None:
         entry.name = name
         entry.module = name.rpartition(".")[0]
-        entry.module_calls = max(entry.module_calls, self.modules.calls.get(module) or 0)
+        entry.module_calls = max(entry.module_calls, self.modules.count(module))
         entry.sibling_calls = max(entry.sibling_calls, self._calls_of_siblings(name, module))
 
     def _calls_of_siblings(self, name: str, module: nn.Module) -> int:
@@ -128,7 +200,7 @@ class ParameterSignals:
             for piece in parts:
                 if isinstance(holder, (nn.ModuleList, nn.ModuleDict)):
                     for each in holder.children():
-                        inside = (self.modules.calls.get(one) or 0 for one in each.modules())
+                        inside = (self.modules.count(one) for one in each.modules())
                         most = max(most, *inside, 0)
                 holder = getattr(holder, piece, None)
                 if not isinstance(holder, nn.Module):
@@ -147,13 +219,40 @@ class ParameterSignals:
                             found[id(parameter)] = (full, module)
         return found
 
+    def _loose_names(self) -> dict[int, str]:
+        """The names of parameters of modules in plain lists and dictionaries, such as
+        ``heads[age].weight``; they belong to no registered module."""
+        found: dict[int, str] = {}
+        for root in self.modules.roots:
+            for path, module in root.named_modules():
+                for key, value in vars(module).items():
+                    if key[0] == "_" or not isinstance(value, (list, tuple, dict)):
+                        continue
+                    items = value.items() if isinstance(value, dict) else enumerate(value)
+                    for index, each in list(items)[:MOST_ROWS]:
+                        place = f"{path}.{key}[{index}]" if path else f"{key}[{index}]"
+                        if isinstance(each, nn.Module):
+                            named = each.named_parameters()
+                            found |= {id(one): f"{place}.{name}" for name, one in named}
+                        elif isinstance(each, nn.Parameter):
+                            found[id(each)] = place
+        return found
+
     @shielded
     def reached(self, parameters: list[torch.Tensor]) -> None:
         """Note the parameters that are leaves of a loss's graph."""
         names = self._names()
+        loose = [each for each in parameters if id(each) not in names]
+        others = self._loose_names() if loose else {}
         for parameter in parameters:
-            self.entry(parameter, names).reached += 1
+            self.entry(parameter, names, others.get(id(parameter), "")).reached += 1
         self.recorder.evidence.walks += 1
+
+
+def _norm_of(gradient: torch.Tensor | None) -> float | None:
+    if gradient is None or gradient.is_sparse:
+        return None
+    return float(gradient.detach().double().norm())
 
 
 def part(tensor: torch.Tensor) -> torch.Tensor:
@@ -161,36 +260,15 @@ def part(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(-1)[:MOST_ELEMENTS]
 
 
-def _has_equal_rows(parameter: torch.Tensor) -> bool:
+def _has_equal_rows(parameter: torch.Tensor, tolerance: float = 1e-6) -> bool:
     rows = parameter.detach()[:MOST_ROWS].flatten(1)
     if rows.shape[0] < 2 or rows.numel() == 0:
         return False
     scale = float(rows.abs().max())
-    return scale > 0 and float((rows - rows[:1]).abs().max()) <= 1e-6 * scale
+    return scale > 0 and float((rows - rows[:1]).abs().max()) <= tolerance * scale
 
 
-def _sample(
-    step: int,
-    rate: float,
-    now: torch.Tensor,
-    before: torch.Tensor,
-    gradient: torch.Tensor | None,
-) -> UpdateSample:
-    change = now.double() - before.double()
-    lost = zeros = 0.0
-    norm = None
-    if gradient is not None:
-        has = gradient.ne(0)
-        count = int(has.sum())
-        zeros = 1 - count / max(1, gradient.numel())
-        lost = float((has & now.eq(before)).sum()) / count if count else 0.0
-        norm = float(gradient.double().norm())
-    return UpdateSample(
-        step=step,
-        rate=rate,
-        weight=float(before.double().norm()),
-        update=float(change.norm()),
-        gradient=norm,
-        lost=lost,
-        zeros=zeros,
-    )
+def _fills_memory(parameter: torch.Tensor) -> bool:
+    strides = parameter.stride()
+    order = sorted(range(parameter.dim()), key=lambda each: -strides[each])
+    return parameter.permute(order).is_contiguous()

@@ -23,13 +23,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sonde.adapters.torch.diagnosis.calls import OptimizerState, TrainingCalls, parameters_of
+from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
-COMPARED_STEPS = (0, 1, 2, 5, 10)
+COMPARED_STEPS = (0, 1, 2, 5, 10, 20, 30, 50)
+COMPARED_ELEMENTS = 1 << 16
+MOST_SEEDS = 16
 SUMMED_STEPS = 10
 WAIT_SECONDS = 20.0
 
@@ -51,15 +54,19 @@ class RankEvidence:
     training: TrainingCalls
     weights: dict[int, list[int]] = field(default_factory=dict)
     clips: dict[str, int] = field(default_factory=dict)
+    seeds: list[tuple[str, int, str, int]] = field(default_factory=list)
     _wrapped: WeakTable[nn.Module, tuple[int, ...]] = field(default_factory=WeakTable)
-    _reduced: dict[int, int] = field(default_factory=dict)
     _fresh: dict[int, int] = field(default_factory=dict)
+    _sums: set[int] = field(default_factory=set)
+    _reduced_copies: list[tuple[int, Source | None]] = field(default_factory=list)
 
     def install(self, undo: ExitStack) -> None:
         if not dist.is_available():
             return
         wrap(DistributedDataParallel, "__init__", self._around_init, undo)
+        wrap(DistributedDataParallel, "no_sync", self._around_no_sync, undo)
         wrap(dist, "all_reduce", self._around_reduce, undo)
+        wrap(torch, "manual_seed", self._around_seed, undo)
         self.modules.on_root.append(self.root_called)
 
     def _around_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,26 +81,58 @@ class RankEvidence:
         self._wrapped[module] = tuple(id(each) for each in module.parameters())
         self.recorder.event("ddp-made", caller(), type(module).__name__)
 
+    def _around_no_sync(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def no_sync(wrapper: Any) -> Any:
+            self._note("no-sync")
+            return original(wrapper)
+
+        return no_sync
+
     def _around_reduce(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def all_reduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            is_fresh = (
-                isinstance(tensor, torch.Tensor)
-                and self._fresh.get(id(tensor), -1) == tensor._version
-            )
+            before = self._checksum_of_fresh(tensor)
             result = original(tensor, *args, **kwargs)
             op = args[0] if args else kwargs.get("op", dist.ReduceOp.SUM)
-            if is_fresh and op == dist.ReduceOp.SUM:
-                self._note_sum()
-                self._reduced[id(tensor)] = tensor._version
-                if len(self._reduced) > 4096:
-                    self._reduced.clear()
+            if before is not None:
+                self._reduced(tensor, before, is_sum=op == dist.ReduceOp.SUM)
             return result
 
         return all_reduce
 
+    def _around_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def manual_seed(seed: Any) -> Any:
+            self._seeded(seed)
+            return original(seed)
+
+        return manual_seed
+
     @shielded
-    def _note_sum(self) -> None:
-        self.recorder.event("all_reduce", caller())
+    def _seeded(self, seed: Any) -> None:
+        if rank_of_process()[1] > 1 and not self.recorder.step and len(self.seeds) < MOST_SEEDS:
+            source = caller()
+            if source is not None:
+                self.seeds.append((source.file, source.line, source.code, int(seed)))
+
+    @shielded
+    def _checksum_of_fresh(self, tensor: Any) -> int | None:
+        """The checksum of a gradient as backward left it, or of a copy; else None. Values are
+        compared, since ``.data`` and ``.detach()`` are other objects with other versions."""
+        if not self._fresh or not isinstance(tensor, torch.Tensor):
+            return None
+        found = _checksum(tensor)
+        return found if found in self._fresh else None
+
+    @shielded
+    def _reduced(self, tensor: torch.Tensor, before: int, *, is_sum: bool) -> None:
+        if tensor.data_ptr() != self._fresh[before]:
+            self._reduced_copies.append((before, caller()))
+        elif is_sum:
+            self._sums.add(_checksum(tensor))
+            self._note("all_reduce")
+
+    @shielded
+    def _note(self, name: str) -> None:
+        self.recorder.event(name, caller())
 
     @shielded
     def root_called(self, call: RootCall, trained: bool) -> None:
@@ -115,11 +154,13 @@ class RankEvidence:
         if rank_of_process()[1] < 2 or self.recorder.step >= SUMMED_STEPS:
             return
         self._fresh = {
-            id(each.grad): each.grad._version
+            _checksum(each.grad): each.grad.data_ptr()
             for optimizer in list(self.training.states)
             for each in parameters_of(optimizer)
-            if each.grad is not None
+            if each.grad is not None and not each.grad.is_sparse
         }
+        self._sums.clear()
+        self._reduced_copies.clear()
 
     @shielded
     def before_step(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
@@ -129,22 +170,27 @@ class RankEvidence:
         held = list(parameters_of(optimizer))
         if step in COMPARED_STEPS:
             self.weights.setdefault(step, []).extend(_checksum(each) for each in held)
-        if self._reduced and self.recorder.step < SUMMED_STEPS:
-            raw = [
-                each
-                for each in held
-                if each.grad is not None and self._reduced.get(id(each.grad)) == each.grad._version
-            ]
-            if raw:
-                self.recorder.event(
-                    "gradients-summed",
-                    state.seen.stepped,
-                    state.seen.name,
-                    tensors=len(raw),
-                    of=sum(each.grad is not None for each in held),
-                    ranks=rank_of_process()[1],
-                )
-        self._reduced.clear()
+        if self.recorder.step < SUMMED_STEPS and (self._sums or self._reduced_copies):
+            self._note_gradients(held, state)
+
+    def _note_gradients(self, held: list[torch.Tensor], state: OptimizerState) -> None:
+        """Compare the gradients that the optimizer is about to use with the results of
+        ``all_reduce``: used as they are, or not used at all."""
+        dense = [each.grad for each in held if each.grad is not None and not each.grad.is_sparse]
+        used = [_checksum(each) for each in dense]
+        summed = sum(each in self._sums for each in used)
+        if summed:
+            self.recorder.event(
+                "gradients-summed",
+                state.seen.stepped,
+                state.seen.name,
+                tensors=summed,
+                of=len(dense),
+                ranks=rank_of_process()[1],
+            )
+        for before, source in self._reduced_copies:
+            if before in used:
+                self.recorder.event("reduced-copy-unused", source, state.seen.name)
 
     def finish(self) -> None:
         """Exchange the evidence; rank 0 compares."""
@@ -158,6 +204,7 @@ class RankEvidence:
         mine = {
             "weights": {str(step): sums for step, sums in self.weights.items()},
             "clips": self.clips,
+            "seeds": self.seeds,
             "steps": self.recorder.evidence.steps,
         }
         partial = folder / f".rank_{rank}.part"
@@ -173,22 +220,35 @@ class RankEvidence:
         folder.rmdir()
 
     def _compare(self, number: int, mine: dict[str, Any], other: dict[str, Any]) -> None:
+        differing: dict[int, int] = {}
         for step in sorted(mine["weights"], key=int):
             ours, theirs = mine["weights"][step], other["weights"].get(step)
-            if theirs is None or len(theirs) != len(ours):
-                continue
-            different = sum(left != right for left, right in zip(ours, theirs, strict=True))
-            if different:
+            if theirs is not None and len(theirs) == len(ours):
+                pairs = zip(ours, theirs, strict=True)
+                differing[int(step)] = sum(left != right for left, right in pairs)
+        first = next((step for step, count in differing.items() if count), None)
+        if first is not None:
+            self.recorder.event(
+                "ranks-differ",
+                None,
+                "",
+                rank=number,
+                tensors=differing[first],
+                of=len(mine["weights"][str(first)]),
+                at=first,
+                equal_later=sum(not count for step, count in differing.items() if step > first),
+                compared=len(differing),
+                moved=_moves(mine["weights"]),
+                other_moved=_moves(other["weights"]),
+            )
+        for (file, line, code, ours), (*_, theirs) in zip(
+            mine["seeds"], other["seeds"], strict=False
+        ):
+            if ours != theirs:
+                source = Source(file, line, "", code)
                 self.recorder.event(
-                    "ranks-differ",
-                    None,
-                    "",
-                    rank=number,
-                    tensors=different,
-                    of=len(ours),
-                    at=int(step),
+                    "seed-differs", source, "manual_seed", rank_0=ours, other=theirs
                 )
-                break
         for line in {*mine["clips"], *other["clips"]}:
             left, right = mine["clips"].get(line, 0), other["clips"].get(line, 0)
             if left != right:
@@ -197,7 +257,13 @@ class RankEvidence:
                 )
 
 
+def _moves(weights: dict[str, list[int]]) -> bool:
+    """Whether the weights of a rank change at all."""
+    return len({tuple(each) for each in weights.values()}) > 1
+
+
 def _checksum(tensor: torch.Tensor) -> int:
+    tensor = tensor.detach().reshape(-1)[:COMPARED_ELEMENTS]
     if tensor.device.type != "cpu" or tensor.dtype == torch.bfloat16:
         tensor = tensor.detach().float().cpu()
     return zlib.crc32(tensor.detach().contiguous().numpy().tobytes())

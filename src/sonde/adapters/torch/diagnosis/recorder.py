@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 import torch
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.frame_variables import variables_of
 from sonde.core.graph import Source
 from sonde.core.interruption import pass_on
 from sonde.core.own_code import is_own
 from sonde.core.text.problem_line import ProblemLine
-from sonde.diagnose.evidence import EvidenceEvent, Number, TrainingEvidence
+from sonde.diagnosis.evidence import EvidenceEvent, Number, TrainingEvidence
 from sonde.logs import say
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +31,8 @@ logger = logging.getLogger("sonde.capture")
 
 
 class EvidenceRecorder:
-    """The evidence so far, the number of the running step, and whether observation goes on.
+    """The evidence so far, the number of the running step, its last loss, and whether observation
+    goes on.
 
     Used from the thread that made it; calls in other threads and in forked children are ignored.
     """
@@ -41,6 +43,7 @@ class EvidenceRecorder:
         self.is_on = True
         self.is_probing = False
         self.uses_compiler = False
+        self.loss = 0.0
         self._events: dict[tuple[str, Source | None, str], EvidenceEvent] = {}
         self._thread = threading.get_ident()
         self._process = os.getpid()
@@ -101,7 +104,13 @@ def shielded(function: F) -> F:
         if not recorder.observes or torch.compiler.is_compiling():
             return None
         try:
-            with torch.no_grad():
+            if not private.is_in_mode():
+                with torch.no_grad():
+                    return function(self, *args, **kwargs)
+            with (
+                private.without_current_modes(),
+                torch.no_grad(),
+            ):  # A dump must not have ops of Sonde.
                 return function(self, *args, **kwargs)
         except Exception as error:
             recorder.failed(error)

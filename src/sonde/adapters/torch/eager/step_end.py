@@ -54,6 +54,11 @@ class StepHooks:
         """How many optimizers are stepping, one inside the other."""
         return len(self._running)
 
+    @property
+    def outermost(self) -> torch.optim.Optimizer | None:
+        """The optimizer whose step runs, not one that it calls."""
+        return self._running[0] if self._running else None
+
     def install(self, undo: ExitStack) -> None:
         """Register the hooks; ``undo`` removes them."""
         undo.callback(register_optimizer_step_pre_hook(self._before).remove)

@@ -2,51 +2,36 @@
 
 from __future__ import annotations
 
-import linecache
-import os
-import re
 import time
-import traceback
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-import sonde
-from sonde.adapters.torch.monitor.norms import norms, whole_norm
+from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
+from sonde.adapters.torch.monitor.cleared_gradients import Cleared, cleared_passes, source_at
+from sonde.adapters.torch.monitor.error_lines import error_source, is_same_error
 from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.replay.origin_search import ExtremeRows
 from sonde.adapters.torch.replay.questions.changed_records import with_rows
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.run_again import (
     Replayed,
     batch_size,
+    differing_rows,
     is_non_finite,
+    observe,
     run_again,
 )
-from sonde.adapters.torch.replay.step_record import BackwardPass, OutsideOp, StepRecord
-from sonde.core import own_code
-from sonde.core.graph import Source
+from sonde.adapters.torch.replay.step_record import ModuleCall, OutsideOp, StepRecord
+from sonde.core.graph import OpNode, Source
 from sonde.monitor.triggers import Trigger
 from sonde.replay.row_bisection import RowSet, smallest_rows
 
-_SONDE = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
 _MOST_ROWS = 100_000
 _MOST_EXECUTIONS = 40
 _MOST_SECONDS = 30.0
 """The training waits while rows are searched for."""
-_CLEARING = ("zero_", "_foreach_zero_")
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """The program cleared the gradients of backward pass ``number``, counted from 0, before the
-    optimizer's step."""
-
-    number: int
-    passes: int
-    source: Source | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +40,9 @@ class StepExplanation:
 
     ``rows`` of ``row_count``: the rows of the batch that suffice for the trigger. If the search for
     them was ended, perhaps fewer do: ``ended_after`` so many executions; else it is None.
-    ``is_compiler_only``: compiled code gives NaN or Inf, the same ops one by one do not.
+    ``extreme``: the first op in which these rows have far larger values than the others.
+    ``loss_source``: the line that computed the loss. ``is_compiler_only``: compiled code gives NaN
+    or Inf, the same ops one by one do not; ``compiled_call``: the line that called it.
     ``error_source``: the line of the program that raised. ``is_of_other_rank``: gradients that
     ranks have exchanged are not finite, those that this rank computed are.
     """
@@ -63,8 +50,11 @@ class StepExplanation:
     replayed: Replayed
     rows: tuple[int, ...] = ()
     row_count: int = 0
-    cleared: Cleared | None = None
+    cleared: tuple[Cleared, ...] = ()
+    extreme: OpNode | None = None
+    loss_source: Source | None = None
     is_compiler_only: bool = False
+    compiled_call: Source | None = None
     error_source: Source | None = None
     is_of_other_rank: bool = False
     ended_after: int | None = None
@@ -76,47 +66,65 @@ def explain(
     """Execute ``record`` again, and look for the cause of its first trigger. The training is
     afterwards as it was."""
     replayed = run_again(record, recorder=recorder, select_rows=with_rows)
+    trigger = triggers[0]
     rows: tuple[int, ...] = ()
-    count = 0
+    count = batch_size(record, replayed.micro_batch) or 0
     found: RowSet | None = None
-    if replayed.rows is not None:
-        rows, count = replayed.rows.rows, replayed.rows.size
-    elif triggers[0].kind in ("spike", "exception") and replayed.plain.was_run:
-        with recorder.replaying():
-            found = _sufficient_rows(record, triggers[0], replayed.plain)
-    if found is not None:
-        rows, count = found.rows, batch_size(record) or 0
+    extreme: OpNode | None = None
     with recorder.replaying():
-        source = _error_source(record, replayed)
+        if replayed.rows is not None:
+            rows, count = replayed.rows.rows, replayed.rows.size
+        elif replayed.first_differing_op is not None:
+            rows = differing_rows(record, replayed.first_differing_op, recorder.scopes)
+        elif replayed.plain.was_run and trigger.quantity != "weight":
+            found = _sufficient_rows(record, _test(trigger, replayed))
+        if found is not None:
+            rows = found.rows
+        if trigger.kind == "spike" and 0 < len(rows) < count:
+            extreme = _extreme_op(record, rows, count, recorder)
+        raised_at = error_source(record, replayed.plain)
     return StepExplanation(
         replayed,
         rows,
         count,
-        _cleared(record),
+        tuple(cleared_passes(record, record.optimizer)),
+        extreme,
+        _loss_source(record) if trigger.kind == "spike" else None,
         _is_compiler_only(replayed),
-        source,
+        next((source_at(call.line) for call in record.calls), None),
+        raised_at,
         _is_of_other_rank(replayed, triggers),
         found.executions if found is not None and not found.is_minimal else None,
     )
 
 
-def _sufficient_rows(record: StepRecord, trigger: Trigger, plain: Execution) -> RowSet | None:
-    """The rows that alone exceed the threshold of a spike, or raise the same exception; None if
-    they are not found."""
-    count, threshold = batch_size(record), trigger.threshold
-    if count is None or not 1 < count <= _MOST_ROWS:
+_Holds = Callable[[Execution], bool]
+
+
+def _test(trigger: Trigger, replayed: Replayed) -> _Holds | None:
+    """Whether an execution with some rows does what the step did; None if rows cannot be judged."""
+    threshold, plain = trigger.threshold, replayed.plain
+    if trigger.kind == "exception":
+        return lambda done: is_same_error(done.error, plain.error)
+    if trigger.kind == "spike" and threshold is not None:
+        limit = threshold
+        return lambda done: done.error is None and _size_of(done, trigger.quantity) > limit
+    if is_non_finite(plain):
+        return lambda done: done.error is None and is_non_finite(done)
+    return None
+
+
+def _sufficient_rows(record: StepRecord, holds: _Holds | None) -> RowSet | None:
+    """The rows for which the test holds; None if they are not found."""
+    count = batch_size(record)
+    if holds is None or count is None or not 1 < count <= _MOST_ROWS:
         return None
     end = time.monotonic() + _MOST_SECONDS
-
-    def holds(rows: Sequence[int]) -> bool:
-        done = execute(with_rows(record, rows))
-        if trigger.kind == "exception":
-            return type(done.error) is type(plain.error) and str(done.error) == str(plain.error)
-        size = _size_of(done, trigger.quantity)
-        return done.error is None and threshold is not None and size > threshold
-
     return smallest_rows(
-        count, holds, most=_MOST_EXECUTIONS, is_over=lambda: time.monotonic() >= end
+        count,
+        lambda rows: holds(execute(with_rows(record, rows))),
+        most=_MOST_EXECUTIONS,
+        is_over=lambda: time.monotonic() >= end,
     )
 
 
@@ -128,37 +136,24 @@ def _size_of(done: Execution, quantity: str) -> float:
     return 0.0 if np.isnan(found) else found
 
 
-def _cleared(record: StepRecord) -> Cleared | None:
-    """Where the program cleared gradients between two backward passes of the step."""
+def _extreme_op(
+    record: StepRecord, rows: Sequence[int], count: int, recorder: StepRecorder
+) -> OpNode | None:
+    search = ExtremeRows(frozenset(rows), count)
+    observe(record, search, recorder.scopes)
+    return search.found
+
+
+def _loss_source(record: StepRecord) -> Source | None:
+    """The line that computed what the last backward pass began at."""
     passes = record.backward_passes
-    done = 0
-    for event in record.events:
-        if isinstance(event, BackwardPass):
-            done += 1
-        elif (
-            isinstance(event, OutsideOp)
-            and 0 < done < len(passes)
-            and _clears(event, passes[done - 1])
-        ):
-            return Cleared(done - 1, len(passes), _source(event))
+    roots = {id(root) for root in passes[-1].roots} if passes else set()
+    for event in reversed(record.events):
+        if isinstance(event, OutsideOp) and any(id(each) in roots for each in event.outputs):
+            return source_at(event.line)
+        if isinstance(event, ModuleCall) and any(id(one.tensor) in roots for one in event.outputs):
+            return source_at(event.line)
     return None
-
-
-def _clears(op: OutsideOp, passed: BackwardPass) -> bool:
-    """Whether ``op`` sets gradients that ``passed`` computed to None or to zero."""
-    if op.name == "__set__":
-        is_gradient = getattr(op.function, "__self__", None) is torch.Tensor.grad
-        return is_gradient and op.args[-1] is None
-    gradients = {id(kept) for _, kept in passed.parameter_gradients}
-    return op.name in _CLEARING and any(id(kept) in gradients for kept in op.inputs)
-
-
-def _source(op: OutsideOp) -> Source | None:
-    if op.line is None:
-        return None
-    code, number = op.line
-    text = linecache.getline(code.co_filename, number).strip()
-    return Source(code.co_filename, number, code.co_name, text)
 
 
 def _is_compiler_only(replayed: Replayed) -> bool:
@@ -174,34 +169,3 @@ def _is_of_other_rank(replayed: Replayed, triggers: Sequence[Trigger]) -> bool:
     is_reduced = any(each.kind == "reduced_gradients" for each in replayed.plain.reasons)
     is_bad = triggers[0].kind == "non-finite" and triggers[0].quantity == "gradient"
     return is_reduced and is_bad and not is_non_finite(replayed.plain)
-
-
-def _error_source(record: StepRecord, replayed: Replayed) -> Source | None:
-    """The line of the user's code that raised; in a backward pass, the line of the forward pass
-    whose gradient was being computed."""
-    error = replayed.plain.error
-    if error is None:
-        return None
-    if isinstance(replayed.plain.failed_at, BackwardPass):
-        frames = _forward_frames(record)
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        is_own = own_code.is_own(frame.filename) and not frame.filename.startswith(_SONDE)
-        if is_own and frame.lineno is not None:
-            return Source(frame.filename, frame.lineno, frame.name, frame.line or "")
-    return None
-
-
-def _forward_frames(record: StepRecord) -> list[traceback.FrameSummary]:
-    """Torch's traceback of the forward op whose backward raises: anomaly mode has it as a warning,
-    in the form in which Python prints tracebacks."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        with torch.autograd.set_detect_anomaly(True, check_nan=False):
-            execute(record)
-    places = re.findall(r'File "(.+)", line (\d+), in (.+)', "".join(str(w.message) for w in said))
-    return [
-        traceback.FrameSummary(file, int(line), function, lookup_line=True)
-        for file, line, function in places
-    ]

@@ -12,22 +12,25 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import parameters_of
-from sonde.adapters.torch.monitor.norms import norms
+from sonde.adapters.torch.debugging.signals.norms import norms
 from sonde.adapters.torch.monitor.snapshots import Past, PastStep, Snapshots, update
 from sonde.adapters.torch.replay.optimizer_step import find_bad_update
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.storage import write_step
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
+from sonde.core.graph import Source
 from sonde.monitor.triggers import Trigger
 
 
 @dataclass(frozen=True, slots=True)
 class BadUpdate:
-    """The update of ``step`` made weights non-finite; ``finding`` names optimizer and parameter."""
+    """The update of ``step`` made weights non-finite; ``finding`` names optimizer and parameter.
+    ``source``: the line that called the optimizer, None if it is not known."""
 
     step: int
     finding: Finding
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,11 +68,21 @@ class Snapshots:
         self._copying: threading.Thread | None = None
         self._problem: Exception | None = None
         self.steps: list[PastStep] = []
+        self.refusal = ""
+
+    def refuse(self, reason: str) -> None:
+        """Keep nothing from now on: a step cannot be run again, because of ``reason``."""
+        self.close()
+        self.refusal = reason
+        self._base = self._next = None
+        self.steps.clear()
 
     def before_update(
         self, step: int, optimizer: torch.optim.Optimizer, record: StepRecord
     ) -> None:
         """The step was judged, and ``optimizer`` is about to change the weights."""
+        if self.refusal:
+            return
         self._finish()
         if self._next is not None:
             self._base, self._next = self._next, None

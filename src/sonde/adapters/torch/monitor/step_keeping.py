@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import nn
 
 from sonde.adapters.torch.debugging.optimizers import parameters_of
+from sonde.adapters.torch.monitor.cleared_gradients import cleared_passes, source_at
 from sonde.adapters.torch.monitor.explaining import StepExplanation, explain
 from sonde.adapters.torch.monitor.going_back import BadUpdate, WentBack, go_back, is_late
 from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
 from sonde.adapters.torch.monitor.snapshots import Snapshots
+from sonde.adapters.torch.replay.execution import execute
+from sonde.adapters.torch.replay.module_calls import line_of
 from sonde.adapters.torch.replay.optimizer_step import find_bad_update
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, StepRecord
 from sonde.adapters.torch.replay.storage import write_step
 from sonde.core.errors import SondeError
+from sonde.core.graph import Source
 from sonde.monitor.signals import COLUMNS, Signals
 from sonde.monitor.triggers import Trigger, trigger_text
+
+Line = tuple[CodeType, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class KeptStep:
-    """A step that was executed again, and where it was written; ``problem`` says why it was not."""
+    """A step that was executed again, and where it was written; ``problem`` says why it was not.
+
+    ``bad_update``: the last update that made weights non-finite. ``update_source``: the line that
+    calls the optimizer. ``not_gone_back``: why earlier steps cannot be run again.
+    """
 
     explanation: StepExplanation
     path: Path | None = None
     problem: str = ""
     bad_update: BadUpdate | None = None
+    update_source: Source | None = None
     went_back: WentBack | None = None
+    not_gone_back: str = ""
 
     def paths(self, triggers: Sequence[Trigger]) -> list[Path]:
         """The directories that were written, the one to look at first in front: if weights were
@@ -63,6 +77,7 @@ class StepKeeper:
         self._recorder = StepRecorder(failed, closure_returned=closure_returned, raised=raised)
         self._snapshots = Snapshots(snapshot_every) if snapshot_every else None
         self._bad_update: BadUpdate | None = None
+        self._update_line: Line = None
         self._record: StepRecord | None = None
         self._scaling: GradScaling | None = None
 
@@ -79,6 +94,7 @@ class StepKeeper:
         calls it, if one does."""
         self._recorder.optimizer_begins(optimizer, has_closure=has_closure)
         self._scaling = None
+        self._update_line = line_of(sys._getframe(1))
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             self._scaling = GradScaling(scaler, scaler.get_scale())
         self.take(step, optimizer)
@@ -93,6 +109,12 @@ class StepKeeper:
         if self._snapshots is not None and self._record is not None:
             self._snapshots.before_update(step, optimizer, self._record)
 
+    def closure_repeated(self, optimizer: torch.optim.Optimizer) -> None:
+        """``optimizer`` has called its closure again in one step."""
+        if self._snapshots is not None:
+            name = type(optimizer).__name__
+            self._snapshots.refuse(f"{name} calls its closure several times in a step")
+
     def after_update(
         self, optimizer: torch.optim.Optimizer, signals: Signals, parameters: ParameterColumns
     ) -> None:
@@ -101,7 +123,27 @@ class StepKeeper:
         if was_finite and not signals.is_skipped and not math.isfinite(signals.update_ratio):
             names = parameters.names_of(parameters_of(optimizer))
             finding = find_bad_update(optimizer, names)
-            self._bad_update = None if finding is None else BadUpdate(signals.step, finding)
+            source = source_at(self._update_line)
+            self._bad_update = None if finding is None else BadUpdate(signals.step, finding, source)
+
+    @property
+    def passes(self) -> int:
+        """The recorded backward passes of the step, also those in a closure."""
+        return 0 if self._record is None else len(self._record.backward_passes)
+
+    def lost_passes(self, optimizer: torch.optim.Optimizer) -> int:
+        """How many backward passes of the step the program cleared the gradients of."""
+        record = self._record
+        return 0 if record is None else len(cleared_passes(record, optimizer))
+
+    def repeat(self, step: int) -> list[Trigger]:
+        """Execute the step again; a trigger if it computes something else."""
+        record = self._record
+        if record is None or not record.events:
+            return []
+        with self._recorder.replaying():
+            done = execute(record)
+        return [Trigger("nondeterministic", step)] if done.differences else []
 
     def step_ended(self) -> None:
         self._record = self._scaling = None
@@ -156,7 +198,9 @@ class StepKeeper:
         record.rank = rank
         explanation = explain(record, self._recorder, triggers)
         facts = _facts(triggers)
-        kept = KeptStep(explanation, bad_update=self._bad_update)
+        kept = KeptStep(
+            explanation, bad_update=self._bad_update, update_source=source_at(self._update_line)
+        )
         try:
             place = write_step(record, directory, facts, _signal_facts(signals, parameters.names))
             kept = replace(kept, path=place.path)
@@ -167,7 +211,7 @@ class StepKeeper:
             went = go_back(
                 self._snapshots, self._recorder, names, facts, rank=rank, directory=directory
             )
-            kept = replace(kept, went_back=went)
+            kept = replace(kept, went_back=went, not_gone_back=self._snapshots.refusal)
         return kept
 
 

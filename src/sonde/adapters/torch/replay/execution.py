@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +38,8 @@ class Execution:
     ``was_run`` is False if it could not be; ``reasons`` say why, and what was left out.
     ``compared`` counts the tensors that were compared with those of the training.
     ``failed_at``: the event that raised ``error``. ``losses`` and ``gradients`` (by the id of the
-    parameter, with the parameter) are what was computed.
+    parameter, with the parameter) are what was computed. ``optimizer_problem``: why the
+    optimizer did not step although its state was kept.
     """
 
     was_run: bool = False
@@ -49,6 +50,7 @@ class Execution:
     failed_at: Event | None = None
     losses: list[torch.Tensor] = field(default_factory=list)
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=dict)
+    optimizer_problem: str = ""
 
     @property
     def is_exact(self) -> bool:
@@ -67,14 +69,22 @@ class Execution:
 BeginEvent = Callable[[Event | None], None]
 
 
-def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None) -> Execution:
+def execute(
+    record: StepRecord,
+    *,
+    begin_event: BeginEvent = lambda event: None,
+    at_end: Callable[[SavedState], None] = lambda saved: None,
+    hides_earlier: bool = False,
+) -> Execution:
     """Run forward and backward passes of ``record`` again, and compare; everything is afterwards as
-    it was. ``begin_event`` is called before each event, and with None at the end.
+    it was. ``begin_event`` is called before each event, and with None at the end. ``at_end`` is
+    called if nothing raised, when parameters have the gradients that were computed; it gets those
+    of the training. ``hides_earlier``: calls that belong to an earlier step are not observed.
 
     An exception of the program's code is part of the result: the step may have raised it, too.
     """
     done = Execution(reasons=list(record.unreplayable))
-    if not record.calls and not record.outside_ops:
+    if not record.calls and not record.outside_ops and not record.has_optimizer_state:
         return done
     if any(reason.kind in FATAL for reason in done.reasons):
         return done
@@ -84,7 +94,7 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
             done.reasons.append(ReplayProblem("weights_changed", call.name))
             return done
     with kept_state(record, events) as saved:
-        run = _Run(record, events, done, saved, begin_event)
+        run = _Run(record, events, done, saved, begin_event, hides_earlier)
         try:
             with private.with_torch_functions():
                 run.run()
@@ -95,6 +105,8 @@ def execute(record: StepRecord, *, begin_event: BeginEvent = lambda event: None)
         done.was_run = True
         with private.unobserved():
             run.compare_gradients()
+        if done.error is None:
+            at_end(saved)
     return done
 
 
@@ -106,11 +118,13 @@ class _Run:
         done: Execution,
         saved: SavedState,
         begin_event: BeginEvent,
+        hides_earlier: bool,
     ) -> None:
         self._record = record
         self._done = done
         self._saved = saved
         self._begin_event = begin_event
+        self._hides_earlier = hides_earlier
         self._tensors: dict[int, torch.Tensor] = {}
         self._constants: set[int] = set()
         self._region = AutocastRegion()
@@ -152,7 +166,9 @@ class _Run:
             kwargs = map_tree(call.kwargs, KeptTensor, self._argument)
         self._region.set(call.autocast)
         set_random(call.random)
-        with torch.set_grad_enabled(call.has_gradients):
+        is_hidden = self._hides_earlier and call.age > 0
+        hidden = private.unobserved() if is_hidden else nullcontext()
+        with hidden, torch.set_grad_enabled(call.has_gradients):
             result = call.module(*args, **kwargs)
         with private.unobserved():
             self._take_outputs(call, [tensor for _, tensor in outputs_of(result)])
@@ -177,7 +193,8 @@ class _Run:
 
     def _note_gradient(self, tensor: torch.Tensor, place: tuple[int, int]) -> None:
         def hook(gradient: torch.Tensor) -> None:
-            self._arrived.setdefault(place, gradient.detach())
+            with private.unobserved():  # else the capture of a replay has an op more
+                self._arrived.setdefault(place, gradient.detach())
 
         tensor.register_hook(hook)  # type: ignore[no-untyped-call]
 

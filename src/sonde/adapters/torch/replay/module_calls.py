@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -73,6 +73,23 @@ class CallRecorder:
             if id(each) not in seen:
                 seen.add(id(each))
                 yield each
+
+    def owners(self, parameters: Iterable[torch.Tensor]) -> dict[str, nn.Module]:
+        """The known modules by name that have some of ``parameters`` and were not called in this
+        step; the largest, where one is part of another."""
+        called = {id(each) for watch in self._used.values() for each in watch.tree.modules}
+        wanted = {id(each) for each in parameters}
+        found: dict[str, nn.Module] = {}
+        watches = sorted(self._watches.values(), key=lambda each: -len(each.tree.modules))
+        for watch in watches:
+            module = watch.module()
+            if module is None or id(module) in called:
+                continue
+            if wanted.isdisjoint(map(id, watch.tree.parameters)):
+                continue
+            called |= set(map(id, watch.tree.modules))
+            found[self._scopes.name_of(module) or type(module).__name__] = module
+        return found
 
     def begin(
         self, module: nn.Module, args: Any, kwargs: Any, frame: FrameType, micro_batch: int

@@ -10,6 +10,7 @@ import numpy as np
 from sonde.adapters.torch.replay.step_record import Event
 from sonde.core.graph import OpNode
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
+from sonde.watch.explanations import facts_of_call
 from sonde.watch.origins import Origin, OriginTracker
 
 MOST_ROWS = 1000
@@ -57,7 +58,7 @@ class OriginSearch(Sink):
     weight_shapes: frozenset[tuple[int, ...]] = frozenset()
     found: FoundOrigin | None = None
     failed: OpNode | None = None
-    _tracker: OriginTracker = field(default_factory=OriginTracker)
+    _tracker: OriginTracker = field(default_factory=lambda: OriginTracker(facts=facts_of_call))
     _producers: dict[Origin, FoundOrigin] = field(default_factory=dict)
 
     def begin_step(self, step: int) -> None:
@@ -152,3 +153,71 @@ def first_difference(one: Digests, other: Digests) -> OpNode | None:
         if digests != others or node.name != other_node.name:
             return node
     return None
+
+
+_EXTREME = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class ExtremeRows(Sink):
+    """Finds the first op of the forward pass in which ``rows`` of the batch of ``size`` rows have
+    values that are ten times as large as all values of the other rows."""
+
+    rows: frozenset[int]
+    size: int
+    found: OpNode | None = None
+
+    def has(self, view: TensorView) -> bool:
+        return False
+
+    def write(self, call: OpCall) -> None:
+        if self.found is None and call.node.kind == "op" and call.node.phase == "forward":
+            for view in call.outputs:
+                is_readable = view.is_filled and view.problem is None and bool(view.shape)
+                if is_readable and self._is_extreme(np.asarray(view.numpy())):
+                    self.found = call.node
+
+    def _is_extreme(self, values: np.ndarray) -> bool:
+        length = values.shape[0]
+        if not length or length % self.size or not values.size:
+            return False
+        largest = np.abs(values.reshape(self.size, -1).astype(np.float64)).max(axis=1)
+        chosen = np.isin(np.arange(self.size), list(self.rows))
+        others = largest[~chosen].max(initial=0.0)
+        return bool(others > 0 and largest[chosen].max(initial=0.0) >= _EXTREME * others)
+
+    def end_step(self, end: StepEnd) -> None:
+        return
+
+
+@dataclass(slots=True, eq=False)
+class ReplayedValues(Sink):
+    """Keeps the outputs of the op called ``name``."""
+
+    name: str
+    values: list[np.ndarray] = field(default_factory=list)
+
+    def has(self, view: TensorView) -> bool:
+        return False
+
+    def write(self, call: OpCall) -> None:
+        if call.node.name == self.name:
+            self.values += [
+                np.array(view.numpy(), copy=True)
+                for view in call.outputs
+                if view.is_filled and view.problem is None
+            ]
+
+    def end_step(self, end: StepEnd) -> None:
+        return
+
+
+def differing_rows_of(one: ReplayedValues, other: ReplayedValues, size: int) -> tuple[int, ...]:
+    """The rows of a batch of ``size`` rows in which two executions of an op differ; empty if its
+    outputs do not begin with the batch."""
+    for left, right in zip(one.values, other.values, strict=False):
+        is_batch = left.shape == right.shape and left.ndim and size and left.shape[0] % size == 0
+        if is_batch and left.size:
+            differs = (left != right).reshape(size, -1).any(axis=1)
+            return tuple(map(int, np.flatnonzero(differs)))
+    return ()

@@ -24,10 +24,7 @@ from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
-from sonde.adapters.torch.replay.backward_roots import describe_backward, graph_name
-from sonde.adapters.torch.replay.closures import watch_closures
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
-from sonde.adapters.torch.replay.gradients import PriorGradients
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_calls import CallRecorder, is_transparent
 from sonde.adapters.torch.replay.module_hooks import OutermostHook, is_compiled_container
@@ -37,7 +34,10 @@ from sonde.adapters.torch.replay.outside_ops import (
     pop_function_mode_below,
     push_function_mode_below,
 )
-from sonde.adapters.torch.replay.step_events import StepEvents
+from sonde.adapters.torch.replay.recording.backward_roots import describe_backward, graph_name
+from sonde.adapters.torch.replay.recording.closures import watch_closures
+from sonde.adapters.torch.replay.recording.gradients import PriorGradients, optimizer_parameters
+from sonde.adapters.torch.replay.recording.step_events import StepEvents
 from sonde.adapters.torch.replay.step_record import (
     BackwardPass,
     Event,
@@ -85,6 +85,7 @@ class StepRecorder:
         self._is_on = False
         self._is_replaying = False
         self._is_stepping = False
+        self._closure_calls = 0
         self._optimizer: torch.optim.Optimizer | None = None
         self._watches_always = False
         self._backward: BackwardPass | None = None
@@ -136,8 +137,15 @@ class StepRecorder:
                 self._is_stepping = True
                 self._pause()
 
-    def take(self, step: int, optimizer: torch.optim.Optimizer | None = None) -> StepRecord:
-        """What was recorded since the last step of an optimizer. Valid until the next one."""
+    def take(
+        self,
+        step: int,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        finds_owners: bool = False,
+    ) -> StepRecord:
+        """What was recorded since the last step of an optimizer. Valid until the next one.
+        ``finds_owners``: with the modules that the optimizer changes and that were not called."""
         record = StepRecord(step, self._rank, optimizer=optimizer)
         with self._guard:
             self._drop_interrupted_call(sys._getframe(1))
@@ -146,13 +154,18 @@ class StepRecorder:
             record.events = list(self._events.events)
             record.unreplayable = list(self._events.reasons)
             record.prior_gradients = dict(self._prior.found)
+            if finds_owners and optimizer is not None:
+                record.owners = self._calls.owners(optimizer_parameters(optimizer))
         return record
 
     def _closure_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        """``optimizer`` calls its closure, which computes the gradients from nothing."""
+        """``optimizer`` calls its closure. The first call may go on with gradients of backward
+        passes before the step (Lightning accumulates so); a later one computes them anew."""
         if self._is_on and not self._is_replaying:
             with self._guard:
-                self.forget()
+                if self._closure_calls:
+                    self.forget()
+                self._closure_calls += 1
                 self._is_stepping = False
 
     def _closure_returned(self, optimizer: torch.optim.Optimizer) -> None:
@@ -166,7 +179,7 @@ class StepRecorder:
 
     def step_ended(self) -> None:
         """The optimizer has stepped: forget the step, except calls whose backward pass may come."""
-        self._is_stepping, self._optimizer = False, None
+        self._is_stepping, self._optimizer, self._closure_calls = False, None, 0
         if not self._is_on:
             return
         with self._guard:
@@ -334,7 +347,7 @@ class StepRecorder:
         if self._is_stepping and self._is_on and threading.get_ident() == self._thread:
             with self._guard:
                 if not any(each is self._optimizer for each in running(frame)):
-                    self._is_stepping, self._optimizer = False, None
+                    self._is_stepping, self._optimizer, self._closure_calls = False, None, 0
                     self.forget()
 
     def _drop_interrupted_call(self, frame: FrameType) -> None:

@@ -22,6 +22,8 @@ from sonde.adapters.torch.replay.origin_search import (
     Digests,
     FoundOrigin,
     OriginSearch,
+    ReplayedValues,
+    differing_rows_of,
     first_difference,
 )
 from sonde.adapters.torch.replay.recorder import StepRecorder
@@ -144,6 +146,17 @@ def find_nondeterministic_op(
     return first_difference(one, other)
 
 
+def differing_rows(
+    record: StepRecord, op: OpNode, scopes: ScopeRegistry | None = None
+) -> tuple[int, ...]:
+    """The rows of the batch in which ``op`` computes something else when the step is executed
+    twice; empty if they are not known."""
+    one, other = ReplayedValues(op.name), ReplayedValues(op.name)
+    observe(record, one, scopes)
+    observe(record, other, scopes)
+    return differing_rows_of(one, other, batch_size(record) or 0)
+
+
 class _Place:
     """The event of the step that runs, and the size of its batch."""
 
@@ -224,15 +237,20 @@ def _describe(
     if passes > 1:
         evidence["micro_batch"] = result.micro_batch
         evidence["micro_batches"] = passes
+    made = origin.made or origin.turned
+    cause = None if made is None else made.cause
+    if cause is not None:
+        evidence["cause"] = {"kind": cause.detail, "text": cause.message, **cause.evidence}
     result.origin = Finding(
         "non-finite-origin",
         "error",
-        f"NaN or Inf begin at {origin.place}",
+        f"NaN or Inf begin at {origin.place}{'' if cause is None else f': {cause.message}'}",
         status="established",
         op=origin.op,
         parameter=origin.op if node.kind == "parameter" else None,
         source=origin.source,
         evidence=evidence,
+        advice="" if cause is None else cause.advice,
         rank=record.rank,
     )
 

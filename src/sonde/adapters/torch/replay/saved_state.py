@@ -55,15 +55,21 @@ class _SavedModule:
 
 
 @dataclass(slots=True, eq=False)
-class _SavedBuffer:
-    buffer: torch.Tensor
+class SavedTensor:
+    """The values of a buffer or weight, and the count of its writes."""
+
+    tensor: torch.Tensor
     values: torch.Tensor
     version: int
 
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> SavedTensor:
+        return cls(tensor, tensor.detach().clone(), private.version_of(tensor))
+
     def restore(self) -> None:
-        self.buffer.copy_(self.values)
+        self.tensor.copy_(self.values)
         if self.version >= 0:
-            private.set_version(self.buffer, self.version)
+            private.set_version(self.tensor, self.version)
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +80,7 @@ class SavedState:
     """
 
     modules: list[_SavedModule] = field(default_factory=list)
-    buffers: dict[int, _SavedBuffer] = field(default_factory=dict)
+    buffers: dict[int, SavedTensor] = field(default_factory=dict)
     gradients: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=dict)
     flags: list[tuple[torch.Tensor, bool]] = field(default_factory=list)
     generators: list[Frozen] = field(default_factory=list)
@@ -91,9 +97,7 @@ class SavedState:
                 saved.modules.append(_SavedModule.of(module))
                 for buffer in buffers_of(module).values():
                     if buffer is not None and id(buffer) not in saved.buffers:
-                        saved.buffers[id(buffer)] = _SavedBuffer(
-                            buffer, buffer.detach().clone(), private.version_of(buffer)
-                        )
+                        saved.buffers[id(buffer)] = SavedTensor.of(buffer)
         found = generators_near(each.module for each in saved.modules)
         saved.generators = [frozen(each) for each in found]
         for leaf in leaves:

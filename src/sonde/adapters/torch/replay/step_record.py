@@ -226,13 +226,17 @@ class StepRecord:
     """One step, from its first module call to the optimizer that is about to step.
 
     ``prior_gradients``: by the id of the parameter; those that are not in it had no gradient.
-    ``unreplayable``: what cannot be executed again, and why.
+    ``unreplayable``: what cannot be executed again, and why. ``has_optimizer_state``: the optimizer
+    has the state with which it stepped, so that it can step again. ``owners``: outermost modules,
+    by name, that were not called in this step and have parameters of the optimizer.
     """
 
     step: int
     rank: int
     events: list[Event] = field(default_factory=list)
     optimizer: torch.optim.Optimizer | None = None
+    has_optimizer_state: bool = False
+    owners: dict[str, nn.Module] = field(default_factory=dict)
     scaling: GradScaling | None = None
     prior_gradients: dict[int, PriorGradient] = field(default_factory=dict)
     unreplayable: list[ReplayProblem] = field(default_factory=list)

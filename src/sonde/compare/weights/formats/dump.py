@@ -36,7 +36,7 @@ def read_dump(path: Path, *, step: int | None = None, rank: int | None = None) -
         )
     wanted = steps[0] if step is None else step
     rank = dump.ranks[0] if rank is None else rank
-    graphs = dump.graphs(rank)
+    graphs = dump.graphs(rank, step=wanted)
     broken = next((each for each in dump.problems if each.path.suffix == ".pb"), None)
     if broken is not None:  # Parameters are recognised by the graph.
         raise DumpError(str(broken), slug="dump-file")

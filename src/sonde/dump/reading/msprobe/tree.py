@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.errors import DumpError
-from sonde.dump.graph_files.pb import GraphFile
+from sonde.dump.graph_files.pb import GraphFile, GraphWriter
 from sonde.dump.layout import DEFAULT_FORMAT, RankLayout
 from sonde.dump.op_names import OpText
 from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir
@@ -129,6 +129,7 @@ class MsprobeRank:
     _ids: dict[object, int] = field(default_factory=dict)
     _places: dict[int, Path] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
+    writer: GraphWriter = "msprobe"
 
     def read(self, directory: Path) -> ProbedStep:
         """The ``dump.json`` in a directory; the last few are kept."""

@@ -112,6 +112,11 @@ class ScopeRegistry:
             if module is not None:
                 yield name, module
 
+    def add_root(self, name: str, module: nn.Module) -> None:
+        """Name an outermost module before it is called, and all below it."""
+        self._add_tree(module, name, "", is_firm=True)
+        self._add_root_name(name, module)
+
     def scope(self, name: str, phase: Phase = "forward") -> OpScope:
         found = self._scopes.get(name)
         if found is None:

@@ -20,6 +20,7 @@ from sonde.adapters.torch.replay.step_record import (
     OutsideOp,
     StepRecord,
 )
+from sonde.adapters.torch.replay.storage.wrappers import COMPILED
 
 _NARROWING = (torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16)
 Change = Callable[[KeptTensor], KeptTensor]
@@ -29,10 +30,15 @@ def with_rows(record: StepRecord, rows: Sequence[int]) -> StepRecord:
     """The record with these rows of the batch only.
 
     Tensors that the step was given, whose first size is the number of rows, are selected from;
-    what the step computes follows from them.
+    what the step computes follows from them. If code of the step is compiled, the rows are repeated
+    until there are as many as before: with fewer, the compiler would make new code, which the
+    training would use from then on.
     """
     count = batch_size(record)
-    index = torch.tensor(list(rows))
+    chosen = list(rows)
+    if count is not None and chosen and any(_is_compiled(call.module) for call in record.calls):
+        chosen = [chosen[number % len(chosen)] for number in range(count)]
+    index = torch.tensor(chosen)
     made = _made_in(record)
 
     def select(kept: KeptTensor) -> KeptTensor:
@@ -43,6 +49,13 @@ def with_rows(record: StepRecord, rows: Sequence[int]) -> StepRecord:
         return _with_values(kept, values.index_select(0, index.to(values.device)))
 
     return _changed(record, select)
+
+
+def _is_compiled(network: torch.nn.Module) -> bool:
+    return any(
+        getattr(each, "_compiled_call_impl", None) is not None or type(each).__name__ == COMPILED
+        for each in network.modules()
+    )
 
 
 def in_double(record: StepRecord) -> StepRecord:

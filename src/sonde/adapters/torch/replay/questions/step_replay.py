@@ -33,7 +33,7 @@ from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.core.finding import Finding, Severity
 from sonde.core.text.number_text import count_text, number_text
 from sonde.replay.errors import ReplayError
-from sonde.replay.judgement import Outcome, still_fires
+from sonde.replay.judgement import Outcome, still_fires, unjudged_reason
 from sonde.replay.row_bisection import smallest_rows
 
 Form = Literal["captured", "eager", "compiled"]
@@ -204,7 +204,7 @@ class StepReplay:
         check_ran(done, self.step)
         fires, outcome = self.fires(record, done)
         if fires is None:
-            reason = outcome.error or "its history or its loss is not known"
+            reason = unjudged_reason(self.step.manifest, outcome)
             raise ReplayError(
                 f"the trigger ({self.trigger_text}) cannot be judged: {reason}", slug="replay-judge"
             )

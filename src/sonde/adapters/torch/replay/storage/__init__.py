@@ -6,7 +6,6 @@ The files are described in ``docs/captured-step.md``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import nn
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
+from sonde.adapters.torch.replay.storage.collected_step import CollectedStep
 from sonde.adapters.torch.replay.storage.object_pickle import first_line
 from sonde.adapters.torch.replay.storage.record_writer import RecordWriter
 from sonde.replay import layout
@@ -36,21 +36,37 @@ def write_step(
     ``trigger`` (None: none) and ``signals`` are dataclasses or mappings. Call it before the
     optimizer changes the weights. Only reads: the training's tensors stay as they are.
     """
+    collected = collect_step(record, trigger, signals, keeps_state=keeps_optimizer_state)
     with private.unobserved(), torch.no_grad():
-        write = partial(
-            RecordWriter(record).write,
-            trigger=trigger,
-            signals=signals,
-            keeps_state=keeps_optimizer_state,
-        )
-        try:
-            return layout.write_directory(directory, record.step, record.rank, write)
-        except OSError as error:
-            reason = f"{directory} cannot be written: {error.strerror or error}"
-        except Exception as error:  # objects of the user may fail in any way
-            reason = first_line(error)
-    raise ReplayError(
-        f"step {record.step} was not kept: {reason}; the training goes on", slug="step-not-written"
+        return write_collected(collected, directory)
+
+
+def collect_step(
+    record: StepRecord, trigger: Any, signals: Any, *, keeps_state: bool = False
+) -> CollectedStep:
+    """What `write_step` writes; ReplayError if an object of the program fails."""
+    try:
+        with private.unobserved(), torch.no_grad():
+            return RecordWriter(record).collect(trigger, signals, keeps_state=keeps_state)
+    except Exception as error:  # objects of the user may fail in any way
+        raise _not_kept(record.step, first_line(error)) from None
+
+
+def write_collected(collected: CollectedStep, directory: Path) -> StepPlace:
+    """Write ``directory/step_N.rank_R`` whole or not at all; ReplayError if that fails. May run in
+    any thread if the tensors are copies."""
+    try:
+        return layout.write_directory(directory, collected.step, collected.rank, collected.write)
+    except OSError as error:
+        reason = f"{directory} cannot be written: {error.strerror or error}"
+    except Exception as error:  # tensors of other devices may fail in any way
+        reason = first_line(error)
+    raise _not_kept(collected.step, reason)
+
+
+def _not_kept(step: int, reason: str) -> ReplayError:
+    return ReplayError(
+        f"step {step} was not kept: {reason}; the training goes on", slug="step-not-written"
     )
 
 

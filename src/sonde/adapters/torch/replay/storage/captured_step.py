@@ -48,9 +48,11 @@ class CapturedStep:
         objects = read_objects(path, self.tensors, _refuse_kept, trust=self.trust)
         found: list[nn.Module | None] = []
         for each in stored:
-            module = None
-            if each.object is not None and each.object < len(objects):
-                module = objects[each.object]
+            if each.object is not None and each.object >= len(objects):
+                raise ReplayError(
+                    f"{path} is damaged or missing: it has no {each.name}", slug="step-damaged"
+                )
+            module = None if each.object is None else objects[each.object]
             if module is not None and not isinstance(module, nn.Module):
                 raise ReplayError(
                     f"{self.path / layout.MODULES} is damaged: {each.name} is no module",

@@ -24,7 +24,6 @@ from torch.utils.hooks import RemovableHandle
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.storage.local_functions import reduce_function
 from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
-from sonde.core.files.atomic_file import open_new
 from sonde.replay.errors import ReplayError
 from sonde.replay.ownership import refuse_foreign
 
@@ -54,12 +53,13 @@ class ObjectWriter:
         self._objects.append(value)
         return len(self._objects) - 1
 
-    def write(self, directory: Path) -> None:
-        """Write the pickle, if there is anything to keep. Call it before the tensors are written:
+    def pickled(self) -> bytes:
+        """The pickle; empty if there is nothing to keep. Call it before the tensors are collected:
         the tensors that objects hold are added to them."""
+        stream = io.BytesIO()
         if self._objects:
-            with open_new(directory / self.file) as stream:
-                _Pickler(stream, _Indices(self.tensors, self.kept_value)).dump(self._objects)
+            _Pickler(stream, _Indices(self.tensors, self.kept_value)).dump(self._objects)
+        return stream.getvalue()
 
 
 def read_objects(
@@ -157,7 +157,9 @@ class _Pickler(pickle.Pickler):
         reduced = value.__reduce_ex__(PROTOCOL)
         if not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
             return reduced
-        state = {name: _without_lost_hooks(name, each) for name, each in reduced[2].items()}
+        # A hook may refer to modules with hooks, also to its own: those are tried one by one.
+        is_kept = _is_never_kept if isinstance(self._indices, _Trial) else _is_picklable
+        state = {name: _with_hooks(name, each, is_kept) for name, each in reduced[2].items()}
         return (*reduced[:2], state, *reduced[3:])
 
 
@@ -174,10 +176,14 @@ class _Unpickler(pickle.Unpickler):
         return self._keep(value) if kind == "kept" else self._tensors[value]
 
 
-def _without_lost_hooks(name: str, value: Any) -> Any:
+def _with_hooks(name: str, value: Any, is_kept: Callable[[Any], bool]) -> Any:
     if not name.endswith(_HOOKS) or not isinstance(value, OrderedDict):
         return value
-    return OrderedDict((key, hook) for key, hook in value.items() if _is_picklable(hook))
+    return OrderedDict((key, hook) for key, hook in value.items() if is_kept(hook))
+
+
+def _is_never_kept(hook: Any) -> bool:
+    return False
 
 
 def _is_ours(hook: Any) -> bool:
@@ -188,7 +194,7 @@ def _is_picklable(hook: Any) -> bool:
     if _is_ours(hook):
         return False
     try:
-        _Pickler(io.BytesIO(), _Trial()).dump(getattr(hook, "__func__", hook))
+        _Pickler(io.BytesIO(), _Trial()).dump(hook)
     except Exception:  # as above
         return False
     return True

@@ -29,7 +29,8 @@ from sonde.adapters.torch.replay.step_record import (
     StepRecord,
 )
 from sonde.adapters.torch.replay.storage.function_names import function_at
-from sonde.adapters.torch.replay.storage.value_reader import ValueReader, find_class
+from sonde.adapters.torch.replay.storage.optimizer_reader import built_optimizer
+from sonde.adapters.torch.replay.storage.value_reader import ValueReader
 from sonde.adapters.torch.replay.storage.wrappers import COMPILED, outer_name, unwrapped
 from sonde.replay.errors import ReplayError
 from sonde.replay.manifest import (
@@ -69,7 +70,7 @@ class RecordReader:
     def record(self) -> StepRecord:
         manifest, tensors = self.manifest, self.tensors
         for module, stored in zip(self.modules, manifest.modules, strict=True):
-            parameters = dict(module.named_parameters())
+            parameters = dict(unwrapped(module)[0].named_parameters())
             for each in stored.parameters:
                 parameter = parameters.get(each.name, tensors[each.index])
                 self._live[each.index] = parameter
@@ -77,6 +78,12 @@ class RecordReader:
         record = StepRecord(manifest.step, manifest.rank)
         for event in manifest.events:
             record.events.append(self._event(event, record))
+        called = {each.module for each in manifest.events if isinstance(each, StoredCall)}
+        record.owners = {
+            stored.name: self.modules[number]
+            for number, stored in enumerate(manifest.modules)
+            if number not in called
+        }
         for prior in manifest.prior_gradients:
             parameter = self._parameter(prior.parameter)
             values = None if prior.values is None else tensors[prior.values]
@@ -87,6 +94,8 @@ class RecordReader:
         ]
         record.scaling = self._scaling()
         record.optimizer = self._optimizer()
+        optimizer = manifest.optimizer
+        record.has_optimizer_state = optimizer is not None and optimizer.state is not None
         return record
 
     def _event(self, event: StoredCall | CapturedOp | StoredBackward, record: StepRecord) -> Event:
@@ -161,6 +170,7 @@ class RecordReader:
             outputs=outputs,
             error=None if stored.error is None else RecordedError(stored.error),
             is_compiled=COMPILED in unwrapped(module)[1],
+            age=stored.age,
         )
 
     def _op(self, stored: CapturedOp) -> OutsideOp:
@@ -256,29 +266,10 @@ class RecordReader:
         return GradScaling(torch.amp.GradScaler(stored.device, init_scale=scale), scale)
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
-        """The optimizer of the step with its settings; None if it cannot be built from them."""
         stored = self.manifest.optimizer
         if stored is None or not self.may_import:
             return None
-        kind: Any = find_class(stored.of, self.where)
-        if not isinstance(kind, type) or not issubclass(kind, torch.optim.Optimizer):
-            return None
-        positions: list[torch.Tensor] = []
-        groups = []
-        for group in stored.groups:
-            parameters = [self._parameter(each) for each in group.parameters if each is not None]
-            positions += parameters
-            settings = {name: self._built(value) for name, value in group.settings.items()}
-            groups.append({"params": parameters, **settings})
-        make: Any = kind
-        try:
-            optimizer: torch.optim.Optimizer = make(groups)
-        except Exception:  # a class of the user with other arguments: the step does not need it
-            return None
-        for position, values in (stored.state or {}).items():
-            if position.isdigit() and int(position) < len(positions):
-                optimizer.state[positions[int(position)]] = self._built(values)
-        return optimizer
+        return built_optimizer(stored, self._parameter, self._built, where=self.where)
 
 
 @dataclass(slots=True)

@@ -6,8 +6,8 @@ and requires a gradient. Only dense tensors: see ``values`` for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from sonde.kernels.low_precision import storage_of
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import TENSOR_FILES, TensorFile, tensor_file
 from sonde.replay.tensor_table import ALIGNMENT, CapturedTensor
+
+Weights = dict[TensorFile, list[Weight]]
+"""What is written to each file."""
 
 _NATIVE = frozenset(NAMES.values())
 
@@ -65,10 +68,10 @@ class TensorWriter:
         self._places.append((file, key))
         return index
 
-    def write(self, directory: Path) -> list[CapturedTensor]:
-        """Write the files that have tensors; returns the table."""
+    def collected(self) -> tuple[list[CapturedTensor], Weights]:
+        """The table, and what goes to each file: the memory of the tensors, not copies."""
         table: list[CapturedTensor | None] = [None] * len(self._tensors)
-        weights: dict[TensorFile, list[Weight]] = {}
+        weights: Weights = {}
         for group in _memory_groups(self._tensors):
             entries, file, weight = _store(
                 [self._tensors[index] for index in group], [self._places[index] for index in group]
@@ -76,11 +79,43 @@ class TensorWriter:
             weights.setdefault(file, []).append(weight)
             for index, entry in zip(group, entries, strict=True):
                 table[index] = entry
-        for name in TENSOR_FILES:
-            if name in weights:
-                with open_new(directory / tensor_file(name)) as stream:
-                    write_safetensors(stream, weights[name])
-        return [entry for entry in table if entry is not None]
+        return [entry for entry in table if entry is not None], weights
+
+
+class CopyMemory:
+    """Memory for the copies of one step, used again for the next: to get fresh memory from the
+    system takes several times as long as the copy."""
+
+    def __init__(self) -> None:
+        self._arrays: list[NDArray[np.uint8]] = []
+
+    def copy(self, weights: Weights) -> Weights:
+        """The same with values that the program does not change. The copies that were made before
+        become invalid."""
+        before = iter(self._arrays)
+        self._arrays = []
+        return {
+            file: [self._copy(each, before) for each in members]
+            for file, members in weights.items()
+        }
+
+    def _copy(self, weight: Weight, before: Iterator[NDArray[np.uint8]]) -> Weight:
+        values = weight.bits()
+        memory = next(before, None)
+        if memory is None or memory.nbytes != values.nbytes:
+            memory = np.empty(values.nbytes, np.uint8)
+        self._arrays.append(memory)
+        made = memory.view(values.dtype).reshape(values.shape)
+        np.copyto(made, values)
+        return replace(weight, load=lambda: made)
+
+
+def write_tensors(directory: Path, weights: Weights) -> None:
+    """Write the files that have tensors."""
+    for name in TENSOR_FILES:
+        if name in weights:
+            with open_new(directory / tensor_file(name)) as stream:
+                write_safetensors(stream, weights[name])
 
 
 def read_tensors(directory: Path, table: Sequence[CapturedTensor]) -> list[torch.Tensor]:

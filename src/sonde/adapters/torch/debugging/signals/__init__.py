@@ -1,0 +1,1 @@
+"""Measures signals of a training: norms of gradients and weights, and how far updates go."""

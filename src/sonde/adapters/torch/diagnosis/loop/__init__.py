@@ -1,0 +1,1 @@
+"""Observes the calls of the training loop: clear, backward, unscale, clip, step, scheduler."""

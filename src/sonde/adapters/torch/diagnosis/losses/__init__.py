@@ -1,0 +1,1 @@
+"""Observes losses: calls of functions, the graph of a loss, the ops of a run."""

@@ -1,0 +1,1 @@
+"""Runs a module again on one batch, and puts everything back."""

@@ -1,0 +1,173 @@
+"""One diagnosis of a training: collects evidence, judges while it runs and at its end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+import sonde
+from sonde.adapters.torch.attach import running_debugger
+from sonde.adapters.torch.diagnosis.collector import Collector
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.core.errors import UsageError
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.finding import Finding
+from sonde.core.text.problem_line import ProblemLine
+from sonde.diagnosis.catalogue import MOST_FINDINGS, diagnose, rules
+from sonde.diagnosis.document import announcement
+from sonde.diagnosis.options import DiagnosisOptions
+from sonde.diagnosis.running import RunningJudgement
+from sonde.logs import say
+
+_RUNNING: list[TrainingDiagnosis] = []
+
+
+class TrainingEnded(BaseException):
+    """Raised in the program to end it: after the steps that the user asked for, or at a finding."""
+
+
+class TrainingDiagnosis:
+    """The diagnosis of one training; what ``with sonde.diagnose() as d`` gives.
+
+    ``on_finding`` is called with each finding that is confirmed while the training runs. Used from
+    the thread that trains.
+    """
+
+    def __init__(
+        self, options: DiagnosisOptions, on_finding: Callable[[Finding], None] | None = None
+    ) -> None:
+        self.options = options
+        self.collector = Collector()
+        self.running = RunningJudgement(options.ignored)
+        self._on_finding = on_finding or say_finding
+        self._judged_step = 0
+        self._final: list[Finding] | None = None
+
+    @property
+    def recorder(self) -> EvidenceRecorder:
+        return self.collector.recorder
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that were observed."""
+        return self.recorder.evidence.steps
+
+    @property
+    def reports(self) -> bool:
+        """Whether this process has the findings: rank 0 does, for all ranks."""
+        return self.collector.reports
+
+    @property
+    def findings(self) -> list[Finding]:
+        """At most five findings, causes first; while the training runs, those of the evidence so
+        far."""
+        if self._final is not None:
+            return list(self._final)
+        return diagnose(self.recorder.evidence, self.options.ignored)
+
+    @contextmanager
+    def attached(self) -> Iterator[TrainingDiagnosis]:
+        """Diagnose the training in this block; ends it without an error where the options say."""
+        if _RUNNING:
+            raise UsageError(
+                "this training is diagnosed already; only one diagnosis runs at a time",
+                slug="diagnosis-running",
+            )
+        rules()  # Imports them all: not in the middle of a step.
+        _RUNNING.append(self)
+        try:
+            with self.collector.attached(), self._following_steps():
+                yield self
+        except TrainingEnded:
+            pass
+        finally:
+            _RUNNING.remove(self)
+            self._finish()
+
+    @contextmanager
+    def _following_steps(self) -> Iterator[None]:
+        # Registered last: everything else that observes the step has seen its end.
+        handle = register_optimizer_step_post_hook(self._step_ended)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _step_ended(self, *_: object) -> None:
+        if self.steps == self._judged_step or not self.recorder.observes:
+            return
+        self._judged_step = self.steps
+        if self.reports:
+            self._judge()
+        is_found = self.options.until_finding and bool(self.running.confirmed)
+        if is_found or self.steps == self.options.steps:
+            raise TrainingEnded
+
+    @shielded
+    def _judge(self) -> None:
+        evidence = self.recorder.evidence
+        if self.running.is_due(evidence):
+            for found in self.running.judge(evidence):
+                if found.status == "established":
+                    self._on_finding(found)
+                    show_on_page(found)
+
+    def _finish(self) -> None:
+        evidence = self.collector.finish()
+        self._final = diagnose(evidence, self.options.ignored) if self.reports else []
+        if not self.reports:
+            return
+        for each in self._final:
+            known = self.running.confirmed.get(each.rule)
+            if known is None or known.status != "established":
+                show_on_page(each)
+        for each in self.running.refuted(self._final):
+            say(f"what was reported as {each.rule} no longer holds at the end of the training")
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Put findings of another source before the own ones, when the training has ended."""
+        added = [each for each in findings if each.rule not in self.options.ignored]
+        self._final = [*added, *(self._final or [])][:MOST_FINDINGS]
+
+    def write_files(self) -> None:
+        """Write the page and the SARIF file, if the options have them."""
+        if self._final is None or not self.reports:
+            return
+        if self.options.html is not None:
+            from sonde.diagnosis.report_page import diagnosis_page  # needs numpy and msgspec
+
+            evidence = self.recorder.evidence
+            page = diagnosis_page(self._final, evidence, Path(sys.argv[0] or "a program").name)
+            _write(self.options.html, page)
+        if self.options.sarif is not None:
+            from sonde.diagnosis.sarif import as_sarif
+
+            document = as_sarif(self._final, sonde.__version__, Path.cwd())
+            _write(self.options.sarif, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def say_finding(found: Finding) -> None:
+    """Print the line about a finding while the training goes on."""
+    say(announcement(found))
+
+
+def show_on_page(found: Finding) -> None:
+    """Add the finding to the notices of the debugger's page, if the training is debugged."""
+    debugging = running_debugger()
+    if debugging is not None:
+        place = f"{found.places[0]}: " if found.places else ""
+        text = f"{place}{found.status}: {found.message}; {found.advice}"
+        debugging.debugger.session.notice(found.rule, text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        reason = f"{path} cannot be written: {error.strerror}"
+        say(ProblemLine(reason, slug="diagnosis-file"))

@@ -1,0 +1,1 @@
+"""Observes states and modes of modules: kept, loaded, frozen, normalised, hooked."""

@@ -1,0 +1,78 @@
+"""Observes how weights are initialised, and when: again after training or loading is a bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.diagnosis.states.kept_states import States
+from sonde.core.patching import wrap
+
+INITIALISERS = tuple(name for name in dir(nn.init) if name.endswith("_") and name[0] != "_")
+FILLING = ("fill_", "zero_")
+"""Methods of a tensor; only calls on a parameter before the first step count as initialisation."""
+
+
+@dataclass(slots=True, eq=False)
+class Initialisation:
+    """Follows the functions of ``torch.nn.init``, and parameters that are filled."""
+
+    recorder: EvidenceRecorder
+    training: TrainingCalls
+    states: States
+
+    def install(self, undo: ExitStack) -> None:
+        for name in INITIALISERS:
+            wrap(nn.init, name, self._around_init(name), undo)
+        for name in FILLING:
+            wrap(torch.Tensor, name, self._around_filling(name), undo)
+
+    def _around_init(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def init(*args: Any, **kwargs: Any) -> Any:
+                tensor = args[0] if args else kwargs.get("tensor")
+                if isinstance(tensor, torch.Tensor):
+                    self._initialised(name, tensor)
+                return original(*args, **kwargs)
+
+            return init
+
+        return make
+
+    def _around_filling(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def fill(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+                if not self.recorder.step and isinstance(tensor, nn.Parameter):
+                    self._note(name, tensor)
+                return original(tensor, *args, **kwargs)
+
+            return fill
+
+        return make
+
+    @shielded
+    def _initialised(self, name: str, tensor: torch.Tensor) -> None:
+        is_held = any(
+            state.seen.steps and any(each is tensor for each in parameters_of(optimizer))
+            for optimizer in list(self.training.states)
+            for state in (self.training.state_of(optimizer),)
+        )
+        if is_held:
+            self._note(name, tensor, "init-after-step")
+        elif id(tensor) in self.states.loaded_into and not self.recorder.step:
+            self._note(name, tensor, "init-after-load")
+        elif not self.recorder.step:
+            self._note(name, tensor)
+
+    @shielded
+    def _note(self, name: str, tensor: torch.Tensor, event: str = "init") -> None:
+        shape = "" if is_lazy(tensor) else str(tuple(tensor.shape))
+        self.recorder.event(event, caller(), f"{name} {shape}".strip())

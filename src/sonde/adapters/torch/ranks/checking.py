@@ -1,0 +1,242 @@
+"""Checks a training over its ranks: reports each step of this rank (``sonde.ranks``)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sonde.adapters.torch.adapter import ignore_warning_about_hooks
+from sonde.adapters.torch.attach import current_rank
+from sonde.adapters.torch.eager.step_end import StepHooks
+from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.processes import observed_children
+from sonde.adapters.torch.rank_lines import RankLines
+from sonde.adapters.torch.ranks.clips import ClipCalls
+from sonde.adapters.torch.ranks.collectives import CollectiveCalls
+from sonde.adapters.torch.ranks.connection import ReportSender
+from sonde.adapters.torch.ranks.private import default_store
+from sonde.adapters.torch.ranks.samplers import SamplerCalls
+from sonde.adapters.torch.ranks.step_report import StepReporter
+from sonde.adapters.torch.step_numbers import StepNumbers
+from sonde.core.errors import UsageError
+from sonde.core.finding import Finding
+from sonde.core.interruption import pass_on
+from sonde.core.patching import wrap
+from sonde.core.text.problem_line import ProblemLine
+from sonde.debugger.settings import DebuggerOptions
+from sonde.diagnosis.document import as_document
+from sonde.logs import say
+from sonde.ranks.finding_text import summary_line
+from sonde.ranks.options import RankOptions
+from sonde.ranks.report import RankReport
+
+_log = logging.getLogger("sonde.capture")
+_RUNNING: list[RankChecking] = []
+os.register_at_fork(after_in_child=_RUNNING.clear)
+
+
+@contextmanager
+def check_ranks(
+    options: RankOptions,
+    *,
+    rank: int | None = None,
+    has_other_ranks: bool = False,
+    debugger: DebuggerOptions | None = None,
+) -> Iterator[None]:
+    """Compare the ranks of the training that runs in this block. ``rank``, ``has_other_ranks`` and
+    ``debugger`` are as in ``processes``: children of a program get them."""
+    if _RUNNING:
+        raise UsageError(
+            "the ranks are compared already; leave that block before starting another",
+            slug="ranks-twice",
+        )
+    checking = RankChecking(options, rank, has_other_ranks)
+    _RUNNING.append(checking)
+    try:
+        with ExitStack() as undo:
+            checking.install(undo)
+            in_child = partial(check_ranks, options)
+            undo.enter_context(observed_children(in_child, None, checking.hand_over))
+            try:
+                yield
+            finally:
+                checking.close()
+    finally:
+        if checking in _RUNNING:
+            _RUNNING.remove(checking)
+
+
+class RankChecking:
+    """The checks of one rank. Its hooks run in the training thread; a failure of Sonde is reported
+    once and ends the checks, not the training. A forked child does nothing."""
+
+    def __init__(self, options: RankOptions, rank: int | None, has_other_ranks: bool) -> None:
+        self._options = options
+        self._lines = RankLines(current_rank() if rank is None else rank, has_other_ranks)
+        self._shield = FailureGuard(self._failed)
+        self._sender: ReportSender | None = None
+        self._steps = StepReporter(self._send, options, self._shield)
+        self._hooks = StepHooks(
+            self._optimizer_begins,
+            self._optimizer_left,
+            self._step_ended,
+            self._elsewhere,
+            self._scaler_skipped,
+        )
+        self._numbers = StepNumbers(self._begin_at, lambda: self._steps.step, self._failed)
+        self._collectives = CollectiveCalls(
+            self._send, lambda: self._steps.step, lambda: self._steps.is_sampled, self._shield
+        )
+        self._clips = ClipCalls(self._steps.gradients_ready, self._steps.clipped, self._shield)
+        self._samplers = SamplerCalls(self._send, self._shield)
+        self._pid = os.getpid()
+        self._is_off = False
+        self._is_handed_over = False
+
+    def install(self, undo: ExitStack) -> None:
+        """Follow the training until ``undo`` is closed."""
+        ignore_warning_about_hooks(undo)
+        wrap(dist.distributed_c10d, "init_process_group", self._connecting, undo)
+        wrap(dist, "init_process_group", self._connecting, undo)
+        wrap(dist, "destroy_process_group", self._disconnecting, undo)
+        wrap(dist.distributed_c10d, "destroy_process_group", self._disconnecting, undo)
+        self._steps.install(undo)
+        self._hooks.install(undo)
+        self._numbers.install(undo)
+        self._collectives.install(undo)
+        self._clips.install(undo)
+        self._samplers.install(undo)
+        if dist.is_initialized():
+            self._connect()
+
+    def hand_over(self) -> None:
+        """Child processes will do the training."""
+        self._is_handed_over = True
+
+    def close(self) -> None:
+        """Send the last reports; rank 0 prints the summary and writes the findings."""
+        if os.getpid() != self._pid:
+            return
+        sender = self._sender
+        if sender is None:
+            if not self._is_handed_over and not self._is_off:
+                self._lines(
+                    ProblemLine(
+                        "sonde: --check-ranks had nothing to compare: the program has made no "
+                        "process group with several ranks; start it with torchrun",
+                        slug="one-rank",
+                    )
+                )
+            return
+        with self._shield:
+            sender.close()
+            if sender.rank == 0:
+                steps, ranks = sender.judged_steps, sender.world_size
+                say(summary_line(sender.findings, steps, ranks))
+                self._write(sender.findings)
+
+    def _write(self, findings: Sequence[Finding]) -> None:
+        if not self._options.findings_file:
+            return
+        path = Path(self._options.findings_file)
+        try:
+            path.write_text(json.dumps(as_document(findings), indent=2) + "\n")
+        except OSError as error:
+            self._lines(
+                ProblemLine(f"sonde: cannot write {path}: {error.strerror}", slug="ranks-json")
+            )
+
+    # ---------------------------------------------------------------- connecting
+
+    def _connecting(self, original: Any) -> Any:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            with self._shield:
+                self._connect()
+            return result
+
+        return init_process_group
+
+    def _disconnecting(self, original: Any) -> Any:
+        def destroy_process_group(group: Any = None) -> Any:
+            with self._shield:
+                if group is None or group is dist.group.WORLD:
+                    self._steps.is_on = False
+            return original(group)
+
+        return destroy_process_group
+
+    def _connect(self) -> None:
+        if self._sender is not None or self._is_off or os.getpid() != self._pid:
+            return
+        if dist.get_world_size() < 2:
+            return
+        self._lines.rank = dist.get_rank()
+        store = default_store()
+        self._sender = ReportSender(self._options, store, self._lines)
+        self._steps.begin(self._sender.rank, self._sender.world_size)
+
+    def _send(self, report: RankReport) -> None:
+        if self._sender is not None:
+            self._sender.send(report)
+
+    # --------------------------------------------------------------------- hooks
+
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._is_idle or self._hooks.depth > 1:
+            return
+        with self._shield:
+            self._numbers.find_trainer()
+            self._steps.optimizer_begins(optimizer)
+
+    def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
+        """Weights are compared when the whole step has ended."""
+
+    def _scaler_skipped(self, optimizer: Any) -> None:
+        if not self._is_idle and isinstance(optimizer, torch.optim.Optimizer):
+            with self._shield:
+                self._steps.skipped(optimizer)
+
+    def _step_ended(self) -> None:
+        if not self._is_idle:
+            with self._shield:
+                self._steps.ended()
+
+    def _begin_at(self, step: int) -> None:
+        self._steps.step = step
+
+    def _elsewhere(self, name: str) -> None:
+        if not self._is_off:
+            self._is_off = True
+            self._lines(
+                ProblemLine(
+                    f"sonde: an optimizer steps in thread {name!r}: its rank is not compared",
+                    slug="other-thread",
+                )
+            )
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._is_off or self._sender is None or os.getpid() != self._pid
+
+    def _failed(self, error: Exception) -> None:
+        pass_on(error)
+        if not self._is_off:
+            self._is_off = True
+            _log.exception("the checks over ranks failed", exc_info=error)
+            self._lines(
+                ProblemLine(
+                    f"sonde: the checks over ranks failed ({type(error).__name__}: {error}); the "
+                    "training goes on without them",
+                    slug="ranks-failed",
+                )
+            )

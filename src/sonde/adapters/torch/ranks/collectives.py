@@ -1,0 +1,155 @@
+"""Reports the collectives that the program calls: before they run, so before a hang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.ranks.digests import plain, tensor_digest
+from sonde.adapters.torch.ranks.layout import group_name
+from sonde.adapters.torch.ranks.source_line import calling_line
+from sonde.core.patching import wrap
+from sonde.ranks.report import CollectiveReport, CollectiveResult, RankReport
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """Where a collective has its arguments: names and positions, -1 if it has none."""
+
+    kind: str
+    given: tuple[str, int]
+    got: tuple[str, int] | None = None
+    root: tuple[str, int] | None = None
+    reduce: tuple[str, int] | None = None
+    group: tuple[str, int] = ("group", -1)
+
+
+_SIGNATURES = {
+    "all_reduce": _Signature(
+        "all_reduce", ("tensor", 0), ("tensor", 0), reduce=("op", 1), group=("group", 2)
+    ),
+    "broadcast": _Signature(
+        "broadcast", ("tensor", 0), ("tensor", 0), root=("src", 1), group=("group", 2)
+    ),
+    "all_gather": _Signature("all_gather", ("tensor", 1), ("tensor_list", 0), group=("group", 2)),
+    "all_gather_into_tensor": _Signature(
+        "all_gather_into_tensor", ("input_tensor", 1), group=("group", 2)
+    ),
+    "reduce": _Signature(
+        "reduce", ("tensor", 0), root=("dst", 1), reduce=("op", 2), group=("group", 3)
+    ),
+    "reduce_scatter_tensor": _Signature(
+        "reduce_scatter_tensor", ("input", 1), reduce=("op", 2), group=("group", 3)
+    ),
+    "all_to_all_single": _Signature("all_to_all", ("input", 1), group=("group", 4)),
+    "barrier": _Signature("barrier", ("", -1), group=("group", 0)),
+}
+
+
+@dataclass(slots=True, eq=False)
+class CollectiveCalls:
+    """Wraps the functions of ``torch.distributed``. ``send`` takes a report; ``step`` is the
+    running step; ``is_compared``: whether results are compared in it."""
+
+    send: Callable[[RankReport], None]
+    step: Callable[[], int]
+    is_compared: Callable[[], bool]
+    shield: Any
+    _sequences: dict[str, int] = field(default_factory=dict)
+    _depth: int = 0
+
+    def install(self, undo: ExitStack) -> None:
+        for name, signature in _SIGNATURES.items():
+            for owner in (dist, distributed_c10d):
+                if hasattr(owner, name):
+                    patch = wrap(owner, name, self._reporting(signature), undo)
+                    private.hide_from_compiler(patch.replacement)
+
+    def _reporting(
+        self, signature: _Signature
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def collective(*args: Any, **kwargs: Any) -> Any:
+                if self._depth or not dist.is_initialized():
+                    return original(*args, **kwargs)
+                call: tuple[str, int] | None = None
+                given: tuple[int, ...] = ()
+                with self.shield, private.unobserved():
+                    call = self._begin(signature, args, kwargs)
+                    if call is not None and self._wants_result(signature, kwargs):
+                        given = _digests(_argument(signature.given, args, kwargs))
+                self._depth += 1
+                try:
+                    result = original(*args, **kwargs)
+                finally:
+                    self._depth -= 1
+                if given and call is not None and signature.got is not None:
+                    with self.shield, private.unobserved():
+                        got = _digests(_argument(signature.got, args, kwargs))
+                        self.send(CollectiveResult(dist.get_rank(), *call, given, got))
+                return result
+
+            return collective
+
+        return make
+
+    def _wants_result(self, signature: _Signature, kwargs: dict[str, Any]) -> bool:
+        return signature.got is not None and self.is_compared() and not kwargs.get("async_op")
+
+    def _begin(
+        self, signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[str, int] | None:
+        """Report the call; its group and sequence number, None if this rank is not in the group."""
+        group = _argument(signature.group, args, kwargs)
+        if group is dist.GroupMember.NON_GROUP_MEMBER:
+            return None
+        name = group_name(group)
+        sequence = self._sequences[name] = self._sequences.get(name, -1) + 1
+        tensor = _argument(signature.given, args, kwargs)
+        reduced = ""
+        if signature.reduce is not None:
+            op = _argument(signature.reduce, args, kwargs)
+            reduced = str(dist.ReduceOp.SUM if op is None else op).rpartition(".")[2]
+        root = -1
+        if signature.root is not None:
+            found = _argument(signature.root, args, kwargs)
+            root = found if isinstance(found, int) else -1
+        is_tensor = isinstance(tensor, torch.Tensor)
+        self.send(
+            CollectiveReport(
+                dist.get_rank(),
+                name,
+                sequence,
+                signature.kind,
+                str(tensor.dtype).removeprefix("torch.") if is_tensor else "",
+                tensor.numel() if is_tensor else 0,
+                reduced,
+                root,
+                calling_line(),
+                self.step(),
+            )
+        )
+        return name, sequence
+
+
+def _argument(where: tuple[str, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    name, position = where
+    if name in kwargs:
+        return kwargs[name]
+    return args[position] if 0 <= position < len(args) else None
+
+
+def _digests(value: Any) -> tuple[int, ...]:
+    tensors = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(
+        tensor_digest(each)
+        for each in tensors
+        if isinstance(each, torch.Tensor) and plain(each) is not None
+    )

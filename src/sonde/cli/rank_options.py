@@ -1,0 +1,95 @@
+"""``--check-ranks`` of ``sonde run``: compares the ranks of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import click
+
+from sonde.cli.script import needing_torch
+from sonde.core.errors import UsageError
+from sonde.ranks.options import DEFAULT_EVERY, DEFAULT_HANG_SECONDS, RankOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def rank_command_options(command: F) -> F:
+    """Add the options to a command, in the order of the help; see `RankWords`."""
+    for option in reversed(
+        (
+            click.option(
+                "--check-ranks",
+                is_flag=True,
+                help="Compare the ranks of the training (torchrun, accelerate, "
+                "torch.multiprocessing): weights, gradients, batches, collectives (docs/ranks.md).",
+            ),
+            click.option(
+                "--ranks-every",
+                type=click.IntRange(min=1),
+                metavar="K",
+                help="With --check-ranks: compare weights and gradients in every K-th step. "
+                f"Default: {DEFAULT_EVERY}.",
+            ),
+            click.option(
+                "--ranks-json",
+                metavar="FILE",
+                help="With --check-ranks: write the findings to this file.",
+            ),
+            click.option(
+                "--hang-after",
+                type=click.FloatRange(min=0),
+                metavar="SECONDS",
+                help="With --check-ranks: after so long without progress, say where each rank "
+                f"stands; 0: never. Default: {DEFAULT_HANG_SECONDS:g}.",
+            ),
+            click.option(
+                "--on-hang",
+                type=click.Choice(["continue", "stop"]),
+                help="With --check-ranks: leave a job that hangs alone (default), or stop it.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankWords:
+    """The options as parsed by click; None: not given. Without slots, so that a class can inherit
+    from this one and from `GuardWords`."""
+
+    check_ranks: bool
+    ranks_every: int | None
+    ranks_json: str | None
+    hang_after: float | None
+    on_hang: Literal["continue", "stop"] | None
+
+    def requested_ranks(self) -> RankOptions | None:
+        """The checks that are asked for; UsageError for an option that needs ``--check-ranks``."""
+        given = {
+            "--ranks-every": self.ranks_every,
+            "--ranks-json": self.ranks_json,
+            "--hang-after": self.hang_after,
+            "--on-hang": self.on_hang,
+        }
+        if not self.check_ranks:
+            for name, value in given.items():
+                if value is not None:
+                    raise UsageError(f"{name} needs --check-ranks", slug="usage")
+            return None
+        return RankOptions(
+            every=DEFAULT_EVERY if self.ranks_every is None else self.ranks_every,
+            hang_seconds=DEFAULT_HANG_SECONDS if self.hang_after is None else self.hang_after,
+            on_hang=self.on_hang or "continue",
+            findings_file=self.ranks_json or "",
+        )
+
+
+def start_rank_checks(options: RankOptions) -> AbstractContextManager[object]:
+    """The context in which the ranks of the program are compared."""
+    with needing_torch("PyTorch is not installed, so there are no ranks to compare"):
+        from sonde.adapters.torch.ranks.checking import check_ranks
+    return check_ranks(options)

@@ -1,0 +1,35 @@
+"""The graphs of all losses so far are kept alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.rule import DiagnosisRule, finding
+
+ALIVE = 20
+
+
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
+    event = evidence.first("graphs-alive")
+    alive = 0 if event is None else int(event.numbers["alive"] or 0)
+    if event is None or alive < ALIVE or alive < 0.5 * evidence.steps:
+        return
+    backward = next((each.backward for each in evidence.optimizers if each.backward), None)
+    held = evidence.first("loss-held")
+    yield finding(
+        "graph-retained",
+        "established",
+        f"the graphs of {alive} losses are still in memory after {evidence.steps} steps: a tensor "
+        "with its graph is kept in every step",
+        step=0,
+        where=[backward, None if held is None else held.subject],
+        evidence={"graphs_alive": alive, "steps": evidence.steps},
+        advice="keep loss.item() or loss.detach() in lists and sums, not the loss itself",
+    )
+
+
+RULE = DiagnosisRule(
+    "graph-retained", judge, "Fewer than 20 graphs, or of fewer than half of the steps."
+)

@@ -1,0 +1,41 @@
+"""The logits pass a ReLU before the loss, so that none can be negative."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
+from sonde.diagnosis.rules.losses.double_softmax import through_views
+
+LOSSES = ("LogSoftmax", "BinaryCrossEntropyWithLogits")
+
+
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
+    for graph in evidence.graphs[:3]:
+        for index, node in enumerate(graph.nodes):
+            below = through_views(graph, index) if node.name in LOSSES else None
+            if below is None or graph.nodes[below].name not in ("Relu", "Relu6"):
+                continue
+            relu = graph.nodes[below]
+            names = graph.parameters_below(below, 2)
+            yield finding(
+                "relu-on-logits",
+                "established",
+                f"the logits pass a ReLU{at(relu.source)} before the loss{at(node.source)}: no "
+                "class can get a negative score",
+                step=graph.step,
+                where=[relu.source, node.source, op_of(relu.name), *names],
+                evidence={"activation": relu.name, "loss": node.name},
+                advice=f"remove the ReLU after the last layer{at(relu.source)}",
+            )
+            return
+
+
+RULE = DiagnosisRule(
+    "relu-on-logits",
+    judge,
+    "A ReLU with a layer between it and the loss; other activations.",
+    explains=("dead-relu", "lr-too-low"),
+)

@@ -1,0 +1,61 @@
+"""A module runs and is to be trained, but the loss does not reach its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnosis.evidence import ParameterEvidence, TrainingEvidence
+from sonde.diagnosis.rule import DiagnosisRule, at, finding, outermost
+
+WALKS = 3
+
+
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
+    cut = [
+        each
+        for each in evidence.parameters
+        if each.optimizer is not None
+        and each.requires_grad
+        and not each.reached
+        and each.is_in_module
+        and each.module_calls
+    ]
+    reached = [each for each in evidence.parameters if each.reached >= WALKS]
+    if evidence.walks < WALKS or not cut or not reached or _excused(evidence, cut):
+        return
+    detached = evidence.first("detach")
+    modules = list(dict.fromkeys(outermost(each, reached) for each in cut))
+    names = [each.name for each in cut]
+    source = None if detached is None else detached.source
+    yield finding(
+        "detached-graph",
+        "hypothesis" if detached is None else "established",
+        f"{', '.join(modules[:3])} runs in every step, but the loss does not reach its "
+        f"{len(cut)} parameters"
+        + ("" if detached is None else f": the graph is cut by detach(){at(source)}"),
+        step=0,
+        where=[source, *modules[:3], *names[:4], None if detached is None else detached.name],
+        evidence={
+            "parameters_not_reached": len(cut),
+            "parameters_reached": len(reached),
+            "graphs_seen": evidence.walks,
+        },
+        advice=f"remove detach(){at(source)}, or leave these parameters out of the optimizer"
+        if detached
+        else "look for .data, torch.no_grad(), .numpy() or a new tensor between these modules and "
+        "the loss; if their output is not meant for the loss, leave them out of the optimizer",
+    )
+
+
+def _excused(evidence: TrainingEvidence, cut: list[ParameterEvidence]) -> bool:
+    return all(each.sibling_calls > each.module_calls for each in cut)
+
+
+RULE = DiagnosisRule(
+    "detached-graph",
+    judge,
+    "Modules that did not run; parameters that some optimizer step's loss did reach; without a "
+    "detach() in a module it is a hypothesis, since the output may simply be unused.",
+    explains=("unused-parameters", "vanishing-gradient", "lr-too-low", "zero-init"),
+)

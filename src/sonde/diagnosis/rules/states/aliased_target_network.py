@@ -1,0 +1,32 @@
+"""The target network is the trained network itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.core.finding import Finding
+from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.rule import DiagnosisRule, at, finding
+
+
+def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
+    for event in evidence.named("state-of-itself"):
+        yield finding(
+            "aliased-target-network",
+            "established",
+            f"{event.subject} loads its own weights{at(event.source)}: the network that is to be "
+            "updated and the one that is trained are the same object",
+            step=event.step,
+            where=[event.source, *str(event.numbers.get("variables", "")).split(), event.subject],
+            evidence={"tensors": event.numbers["tensors"], "times": event.count},
+            advice="make the target network a copy: target = copy.deepcopy(online)",
+        )
+        return
+
+
+RULE = DiagnosisRule(
+    "aliased-target-network",
+    judge,
+    "A copy that shares no memory with the network; a state kept for some steps, which "
+    "aliased-best-state reports.",
+)

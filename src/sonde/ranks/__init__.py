@@ -1,0 +1,1 @@
+"""Compares the ranks of one training: what each reports, and the checks over all of them."""

@@ -1,0 +1,37 @@
+"""The checks that compare the ranks of one step; each file has one."""
+
+from __future__ import annotations
+
+from sonde.ranks.check import StepCheck
+from sonde.ranks.checks import (
+    accumulation,
+    clipping,
+    decisions,
+    environment,
+    gradients_exchanged,
+    loss_weights,
+    non_finite,
+    odd_rank,
+    random_states,
+    reduction,
+    replicas,
+    same_batch,
+    shards,
+)
+
+STEP_CHECKS: tuple[StepCheck, ...] = (
+    environment.CHECK,
+    replicas.CHECK,
+    shards.CHECK,
+    gradients_exchanged.CHECK,
+    reduction.CHECK,
+    accumulation.CHECK,
+    same_batch.CHECK,
+    random_states.CHECK,
+    clipping.CHECK,
+    decisions.CHECK,
+    non_finite.CHECK,
+    loss_weights.CHECK,
+    odd_rank.CHECK,
+)
+"""In the order in which findings of one step are reported: causes before their effects."""

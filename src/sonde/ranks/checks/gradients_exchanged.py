@@ -1,0 +1,94 @@
+"""Gradients of replicated parameters differ between ranks when the optimizer uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.job_step import JobStep, gradients_by_name, ranks_text, split
+from sonde.ranks.report import RankGradient
+
+
+def judge(step: JobStep) -> Iterator[Mismatch]:
+    gradients = gradients_by_name(step)
+    groups: dict[tuple[int, ...], tuple[list[str], list[str], bool]] = {}
+    for placed in step.placed("replicated"):
+        known = {
+            rank: each
+            for rank, each in gradients.get(placed.tensor.name, {}).items()
+            if rank in placed.ranks
+        }
+        if len(known) < 2 or not step.is_replica(placed):
+            continue
+        if not _were_different(step, known):
+            continue  # The same data on all ranks: nothing tells whether they were exchanged.
+        different, exchanged, _ = groups.setdefault(
+            placed.ranks, ([], [], placed.tensor.is_inferred)
+        )
+        is_equal = len(split(known, key=lambda each: each.digest)) == 1
+        (exchanged if is_equal else different).append(placed.tensor.name)
+    for ranks, (different, exchanged, is_inferred) in groups.items():
+        if different:
+            yield _mismatch(step, ranks, different, exchanged, is_inferred)
+
+
+def _were_different(step: JobStep, known: dict[int, RankGradient]) -> bool:
+    """Whether the ranks computed different gradients. Where they are not known (FSDP computes them
+    elsewhere), different batches tell."""
+    if all(each.local_digest for each in known.values()):
+        return len(split(known, key=lambda each: each.local_digest)) > 1
+    return len(split({rank: step.reports[rank].batch_digest for rank in known})) > 1
+
+
+def _mismatch(
+    step: JobStep,
+    ranks: tuple[int, ...],
+    different: list[str],
+    exchanged: list[str],
+    is_inferred: bool,
+) -> Mismatch:
+    total = len(different) + len(exchanged)
+    source = step.reports[ranks[0]].source
+    if exchanged:
+        kind = "gradients-partly-exchanged"
+        message = (
+            f"the gradients of {len(different)} of {total} parameters are not exchanged between "
+            f"{ranks_text(ranks)}: {', '.join(different[:3])}"
+            f"{' and others' if len(different) > 3 else ''}"
+        )
+        advice = (
+            "these parameters are in no exchange: wrap the model after its last parameter was "
+            "made or replaced, and reduce what the wrapper does not know"
+        )
+    else:
+        kind = "gradients-not-exchanged"
+        message = (
+            f"{ranks_text(ranks)} use gradients of their own: those of all {total} parameters "
+            "differ when the optimizer uses them"
+        )
+        advice = (
+            "call the DDP or FSDP wrapper instead of the module inside it, leave no_sync() before "
+            "the last backward pass of a step, or all_reduce the gradients"
+        )
+    return Mismatch(
+        finding(
+            kind,
+            "supported" if is_inferred else "established",
+            f"{message}, in step {step.step}",
+            step=step.step,
+            ranks=ranks,
+            evidence={"parameters": different[:20], "different": len(different), "compared": total},
+            advice=advice,
+            places=(source, *different[:3]),
+            parameter=different[0] if len(different) == 1 else None,
+        ),
+        subject=str(ranks),
+        strikes=3 if is_inferred else 2,
+    )
+
+
+CHECK = StepCheck(
+    "gradients-not-exchanged",
+    judge,
+    "Ranks that computed the same local gradients; parameters without a gradient.",
+)

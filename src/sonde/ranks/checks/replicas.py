@@ -1,0 +1,147 @@
+"""Tensors that should be the same on all ranks of a group differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sonde.core.finding import EvidenceStatus
+from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.job_step import (
+    DigestTable,
+    JobStep,
+    PlacedTensor,
+    gradients_by_name,
+    ranks_text,
+    split,
+    step_name,
+)
+
+_CAUSES = frozenset(
+    {
+        "backward-passes-differ",
+        "clip-norms-differ",
+        "clip-on-some-ranks",
+        "collectives-differ",
+        "decisions-differ",
+        "gradients-not-exchanged",
+        "gradients-partly-exchanged",
+        "replicas-differ-at-start",
+    }
+)
+"""Faults that make replicas differ: each is reported instead of this one."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """The tensors of one kind that are replicated over the same ranks."""
+
+    total: int
+    different: list[tuple[PlacedTensor, list[list[int]]]]
+
+
+def judge(step: JobStep) -> Iterator[Mismatch]:
+    before = None if step.previous is None else _compared(step.previous)
+    for key, group in _compared(step).items():
+        if group.different:
+            known = None if before is None or key not in before else before[key]
+            yield _mismatch(step, group, known, key[0])
+
+
+def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
+    """By kind of tensor and ranks: what differs."""
+    table = DigestTable(step)
+    exchanged = _exchanged(step)
+    found: dict[tuple[str, tuple[int, ...]], _Group] = {}
+    for placed in step.placed("replicated"):
+        digests = table.of(placed.tensor.name, placed.ranks)
+        is_meant = step.is_replica(placed) or placed.ranks in exchanged
+        if len(digests) < 2 or not is_meant:
+            continue
+        group = found.setdefault((placed.tensor.kind, placed.ranks), _Group(0, []))
+        group.total += 1
+        if len(sets := split(digests)) > 1:
+            group.different.append((placed, sets))
+    return found
+
+
+def _differed_at_start(step: JobStep, placed: PlacedTensor) -> bool:
+    if step.initial is None:
+        return False
+    return len(split(DigestTable(step.initial).of(placed.tensor.name, placed.ranks))) > 1
+
+
+def _exchanged(step: JobStep) -> set[tuple[int, ...]]:
+    """The ranks that use the same gradients, although they computed different ones."""
+    found = set()
+    gradients = gradients_by_name(step)
+    for placed in step.placed("replicated"):
+        known = {
+            r: g for r, g in gradients.get(placed.tensor.name, {}).items() if r in placed.ranks
+        }
+        is_different = len(split(known, key=lambda each: each.local_digest)) > 1
+        if is_different and len(split(known, key=lambda each: each.digest)) == 1:
+            found.add(placed.ranks)
+    return found
+
+
+def _mismatch(step: JobStep, group: _Group, before: _Group | None, kind: str) -> Mismatch:
+    placed, sets = group.different[0]
+    name = placed.tensor.name
+    few = sets[-1]
+    what = {"parameter": "parameters", "buffer": "buffers", "state": "optimizer states"}[kind]
+    since = ""
+    if before is not None and not before.different and step.previous is not None:
+        since = f"; they were equal {step_name(step.previous.step)}"
+    initial = step.step < 0 or _differed_at_start(step, placed)
+    when = -1 if initial else step.step
+    message = (
+        f"{ranks_text(few)} {'has' if len(few) == 1 else 'have'} another {name} than "
+        f"{ranks_text(sets[0])} {step_name(when)}: {len(group.different)} of {group.total} "
+        f"{what} differ{since}"
+    )
+    # Gradients that are exchanged show that the ranks are meant to have the same weights.
+    is_sure = not placed.tensor.is_inferred or placed.ranks in _exchanged(step)
+    status: EvidenceStatus = "established" if is_sure else "supported"
+    advice = (
+        "give all ranks the same initial weights: the same seed before the model is made, or a "
+        "broadcast from rank 0"
+        if initial
+        else "look for what this rank does otherwise between the two steps: gradients that are not "
+        "exchanged, clipping or a skipped step on one rank, a change of weights"
+    )
+    source = step.reports[few[0]].source
+    return Mismatch(
+        finding(
+            "replicas-differ-at-start" if initial else "replicas-differ",
+            status,
+            message,
+            step=max(when, 0),
+            ranks=few,
+            evidence={
+                "tensor": name,
+                "group": placed.group,
+                "different": len(group.different),
+                "compared": group.total,
+                "last_equal_step": None
+                if before is None or before.different or step.previous is None
+                else step.previous.step,
+                "sets": [list(each) for each in sets],
+            },
+            advice=advice,
+            places=(name, source),
+            parameter=name if kind == "parameter" else None,
+        ),
+        subject=f"{kind} {placed.ranks}",
+        strikes=1 if initial else 4,
+        explained_by=frozenset() if initial else _CAUSES,
+        is_sure_at_end=is_sure,
+    )
+
+
+CHECK = StepCheck(
+    "replicas-differ",
+    judge,
+    "Buffers that each rank updates with its own data, such as those of BatchNorm.",
+    is_sampled=True,
+)

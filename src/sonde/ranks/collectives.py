@@ -1,0 +1,160 @@
+"""Compares the collectives of a group: do all ranks call the same, and did all get its result?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sonde.core.finding import Finding
+from sonde.ranks.check import finding
+from sonde.ranks.job_step import ranks_text, split
+from sonde.ranks.report import CollectiveReport, CollectiveResult
+
+UNEVEN: Final = frozenset({"all_to_all", "all_gather_uneven", "gather", "scatter"})
+"""Collectives in which the ranks may give different numbers of elements."""
+_MOST_OPEN: Final = 4096
+"""Collectives of one group that wait for other ranks; beyond, the oldest are dropped."""
+
+
+class CollectiveLog:
+    """The collectives of one job, until all ranks of their group have reported them."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, tuple[int, ...]] = {}
+        self._open: dict[str, dict[int, dict[int, CollectiveReport]]] = defaultdict(dict)
+        self._results: dict[str, dict[int, dict[int, CollectiveResult]]] = defaultdict(dict)
+        self._seen: dict[tuple[str, int], CollectiveReport] = {}
+        self.last: dict[int, CollectiveReport] = {}
+        self._broken: set[str] = set()
+
+    def know(self, groups: dict[str, tuple[int, ...]]) -> None:
+        """Learn the ranks of groups."""
+        self._groups.update(groups)
+
+    def add(self, report: CollectiveReport) -> Iterator[Finding]:
+        """Add a call; a finding if the ranks of its group called something else, once a group."""
+        self.last[report.rank] = report
+        if report.group in self._broken:
+            return
+        calls = self._open[report.group].setdefault(report.sequence, {})
+        calls[report.rank] = report
+        if len(calls) > 1 and len(split(calls, key=_signature)) > 1:
+            self._broken.add(report.group)
+            yield _disagreement(calls)
+        if len(calls) == len(self._groups.get(report.group, ())):
+            first = calls[min(calls)]
+            self._seen[report.group, report.sequence] = first
+            del self._open[report.group][report.sequence]
+        _shorten(self._open[report.group])
+        while len(self._seen) > _MOST_OPEN:
+            del self._seen[next(iter(self._seen))]
+
+    def add_result(self, report: CollectiveResult) -> Iterator[Finding]:
+        """Add a result; a finding if it is not what the ranks gave."""
+        results = self._results[report.group].setdefault(report.sequence, {})
+        results[report.rank] = report
+        ranks = self._groups.get(report.group, ())
+        call = self._seen.get((report.group, report.sequence))
+        if call is None or len(results) < len(ranks):
+            _shorten(self._results[report.group])
+            return
+        del self._results[report.group][report.sequence]
+        yield from _wrong_result(call, results, ranks)
+
+    def name(self, group: str, sequence: int) -> str:
+        """``all_reduce #412`` for a collective that was reported."""
+        known = self._seen.get((group, sequence))
+        kind = "collective" if known is None else known.kind
+        return f"{kind} #{sequence}"
+
+    def waiting(self) -> Iterator[tuple[CollectiveReport, list[int]]]:
+        """The oldest call of each group that some ranks made and others did not, with those."""
+        for group, calls in self._open.items():
+            ranks = self._groups.get(group, ())
+            for sequence in sorted(calls):
+                known = calls[sequence]
+                missing = [rank for rank in ranks if rank not in known]
+                if missing:
+                    yield known[min(known)], missing
+                    break
+
+
+def _signature(call: CollectiveReport) -> tuple[object, ...]:
+    count = -1 if call.kind in UNEVEN else call.count
+    return (call.kind, call.dtype, count, call.reduce, call.peer)
+
+
+def _shorten(calls: dict[int, Any]) -> None:
+    while len(calls) > _MOST_OPEN:
+        del calls[min(calls)]
+
+
+def _described(call: CollectiveReport) -> str:
+    reduced = f" ({call.reduce})" if call.reduce else ""
+    root = f" from rank {call.peer}" if call.peer >= 0 else ""
+    at = f" at {call.source}" if call.source else ""
+    return f"{call.kind}{reduced} of {call.count} {call.dtype}{root}{at}"
+
+
+def _disagreement(calls: dict[int, CollectiveReport]) -> Finding:
+    sets = split(calls, key=_signature)
+    few, many = sets[-1], sets[0]
+    ours, theirs = calls[few[0]], calls[many[0]]
+    return finding(
+        "collectives-differ",
+        "established",
+        f"collective #{ours.sequence} of group {ours.group} differs in step {ours.step}: "
+        f"{ranks_text(few)} calls {_described(ours)}, {ranks_text(many)} {_described(theirs)}; the "
+        "job will hang, or compute with wrong values",
+        step=ours.step,
+        ranks=few,
+        evidence={
+            "sequence": ours.sequence,
+            "group": ours.group,
+            "calls": {rank: _described(call) for rank, call in calls.items()},
+        },
+        advice="let all ranks of the group call the same collectives in the same order",
+        places=(ours.source, theirs.source),
+    )
+
+
+def _wrong_result(
+    call: CollectiveReport, results: dict[int, CollectiveResult], ranks: tuple[int, ...]
+) -> Iterator[Finding]:
+    wrong = _wrong_ranks(call, results, ranks)
+    if not wrong:
+        return
+    what = {
+        "all_reduce": "have another result than the other ranks",
+        "broadcast": f"have not got what rank {call.peer} sent",
+        "all_gather": "have not got what the other ranks gave",
+    }[call.kind]
+    verb = what.replace("have", "has") if len(wrong) == 1 else what
+    yield finding(
+        "collective-result-wrong",
+        "established",
+        f"after {call.kind} #{call.sequence} at {call.source or 'an unknown line'}, in step "
+        f"{call.step}, {ranks_text(wrong)} {verb}",
+        step=call.step,
+        ranks=wrong,
+        evidence={"sequence": call.sequence, "group": call.group},
+        advice="look for a buffer that is used again before an asynchronous collective has ended "
+        "(wait() is missing), then at the network and the hardware of the rank",
+        places=(call.source,),
+    )
+
+
+def _wrong_ranks(
+    call: CollectiveReport, results: dict[int, CollectiveResult], ranks: tuple[int, ...]
+) -> list[int]:
+    if call.kind == "all_reduce":
+        sets = split(results, key=lambda each: each.outputs)
+        return sorted(rank for each in sets[1:] for rank in each)
+    if call.kind == "broadcast" and call.peer in results:
+        sent = results[call.peer].inputs
+        return [rank for rank, each in results.items() if each.outputs != sent]
+    if call.kind == "all_gather":
+        given = tuple(results[rank].inputs[0] for rank in ranks if results[rank].inputs)
+        return [rank for rank, each in results.items() if each.outputs != given]
+    return []

@@ -1,0 +1,135 @@
+"""Makes the reports of ranks from dumps, so that the checks judge them as they judge a live job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import xxhash
+
+from sonde.core.errors import DumpError
+from sonde.dump.reader import Dump
+from sonde.dump.reading.directories import StepDir
+from sonde.dump.tensor_record import TensorRecord
+from sonde.ranks.report import (
+    CollectiveReport,
+    Placement,
+    RankDescription,
+    RankReport,
+    RankTensor,
+    StepReport,
+)
+from sonde.watch.hit_text import COLLECTIVES
+
+WORLD: Final = "world"
+_SETTINGS: Final = ("framework_version", "sonde_version", "ms_version", "device_target")
+
+
+def reports_of(dump: Dump) -> Iterator[RankReport]:
+    """The reports of all ranks of ``dump``, step by step.
+
+    A dump has the weights as they are before a step, which is as they were after the step before.
+    Nothing says what is replicated, so that it is inferred. Weights without values, statistics or a
+    hash are left out.
+    """
+    names = {rank: _parameters(dump, rank) for rank in dump.ranks}
+    for rank in dump.ranks:
+        yield _description(dump, rank, names[rank])
+    sequences = dict.fromkeys(dump.ranks, 0)
+    for step in dump.steps():
+        for rank in dump.ranks:
+            for directory in dump.step_dirs(step=step, rank=rank):
+                is_first = step == min(dump.steps(rank=rank))
+                yield _step(dump, directory, list(names[rank]), is_first)
+                for collective in _collectives(dump, directory, sequences[rank]):
+                    sequences[rank] += 1
+                    yield collective
+
+
+def _parameters(dump: Dump, rank: int) -> dict[str, RankTensor]:
+    """The parameters of a rank in the order of its first step."""
+    found: dict[str, RankTensor] = {}
+    first = dump.step_dirs(rank=rank)[:1]
+    for record in _records(dump, first[0]) if first else ():
+        if _is_parameter(record):
+            placements = (Placement(WORLD, "replicated"),)
+            name = record.key.op
+            shape, dtype = record.shape, record.dtype
+            found[name] = RankTensor(name, "parameter", shape, dtype, placements, is_inferred=True)
+    return found
+
+
+def _description(dump: Dump, rank: int, tensors: dict[str, RankTensor]) -> RankDescription:
+    config = dump.metadata(rank).config
+    settings: dict[str, str] = {name: str(config[name]) for name in _SETTINGS if name in config}
+    groups = {WORLD: tuple(dump.ranks)}
+    return RankDescription(rank, len(dump.ranks), groups, {}, tuple(tensors.values()), settings)
+
+
+def _step(dump: Dump, directory: StepDir, names: list[str], is_first: bool) -> StepReport:
+    digests: dict[str, int] = {}
+    batch = xxhash.xxh3_64()
+    inputs = 0
+    for record in _records(dump, directory):
+        if _is_parameter(record):
+            digests[record.key.op] = _digest(record)
+        elif record.node is not None and record.node.kind == "input" and (own := _digest(record)):
+            inputs += 1
+            batch.update(own.to_bytes(8, "little"))
+    return StepReport(
+        directory.rank,
+        -1 if is_first else directory.step - 1,
+        tuple(digests.get(name, 0) for name in names),
+        batch_digest=batch.intdigest() if inputs else 0,
+    )
+
+
+def _records(dump: Dump, directory: StepDir) -> Iterator[TensorRecord]:
+    return dump.tensors(step=directory.step, rank=directory.rank, graph_id=directory.graph_id)
+
+
+def _is_parameter(record: TensorRecord) -> bool:
+    return record.node is not None and record.node.kind == "parameter"
+
+
+def _digest(record: TensorRecord) -> int:
+    """A hash of the values where they are in the dump, else of the statistics; 0 without either."""
+    found = xxhash.xxh3_64(f"{record.dtype}{record.shape}".encode())
+    row = record.row
+    try:
+        if record.path is not None:
+            found.update(record.numpy().tobytes())
+        elif row is not None and row.values:
+            hashes = {name: each for name, each in row.values.items() if name in ("md5", "xxh3")}
+            found.update(repr(sorted((hashes or row.values).items())).encode())
+        else:
+            return 0
+    except DumpError:  # The dump lists it among its problems.
+        return 0
+    return found.intdigest() or 1
+
+
+def _collectives(dump: Dump, directory: StepDir, first: int) -> Iterator[CollectiveReport]:
+    if directory.graph_id is None or directory.graph_id not in dump.graph_ids(directory.rank):
+        return
+    number = first
+    for node in dump.graph(directory.graph_id, directory.rank).nodes:
+        if not node.type.startswith(COLLECTIVES) or "wait" in node.type:
+            continue
+        spec = next((each for each in node.outputs if each is not None), None)
+        source = next(iter(node.sources), None)
+        line = "" if source is None else f"{source.file.rpartition('/')[2]}:{source.line}"
+        yield CollectiveReport(
+            directory.rank,
+            WORLD,
+            number,
+            node.type,
+            "" if spec is None else spec.dtype,
+            0 if spec is None or spec.shape is None else math.prod(spec.shape),
+            "",
+            -1,
+            line,
+            directory.step,
+        )
+        number += 1

@@ -1,0 +1,29 @@
+"""Findings about ranks as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sonde.core.finding import Finding
+
+
+def finding_lines(found: Finding) -> list[str]:
+    """A finding as lines: what, where each rank stands after a hang, what to do."""
+    lines = [f"{found.rule} ({found.status}): {found.message}"]
+    at = found.evidence.get("ranks_at")
+    if isinstance(at, (list, tuple)):
+        lines += [f"  {each}" for each in at]
+    if found.advice:
+        lines.append(f"  to do: {found.advice}")
+    return lines
+
+
+def summary_line(findings: Sequence[Finding], judged_steps: int, ranks: int) -> str:
+    """The last line of a run."""
+    if not judged_steps:
+        return f"the {ranks} ranks were not compared: no step was reported by all of them"
+    steps = f"{judged_steps} step{'s' if judged_steps != 1 else ''}"
+    if not findings:
+        return f"{ranks} ranks compared in {steps}: no difference that should not be"
+    count = len(findings)
+    return f"{ranks} ranks compared in {steps}: {count} finding{'s' if count != 1 else ''}"

@@ -1,0 +1,69 @@
+"""A job that makes no progress: which rank stands where, and which rank is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sonde.core.finding import Finding
+from sonde.ranks.check import finding
+from sonde.ranks.collectives import CollectiveLog
+from sonde.ranks.job_step import ranks_text
+from sonde.ranks.report import StackReport
+
+
+def describe_hang(
+    log: CollectiveLog,
+    stacks: Mapping[int, StackReport],
+    steps: Mapping[int, int],
+    gone: Mapping[int, str],
+    silent_seconds: float,
+) -> Finding:
+    """``steps``: the last step that each rank ended; ``gone``: why ranks are not connected."""
+    waiting = list(log.waiting())
+    lines = [_line(rank, log, stacks, steps, gone) for rank in sorted({*steps, *stacks, *gone})]
+    missing: list[int] = []
+    if gone:
+        missing = sorted(gone)
+        what = f"{ranks_text(missing)} {'has' if len(missing) == 1 else 'have'} ended"
+    elif waiting:
+        call, missing = waiting[0]
+        others = sorted(rank for rank in steps if rank not in missing)
+        what = (
+            f"{ranks_text(others)} {'waits' if len(others) == 1 else 'wait'} in {call.kind} "
+            f"#{call.sequence} at {call.source or 'an unknown line'} for {ranks_text(missing)}"
+        )
+    else:
+        stand = [f"rank {rank} at {stacks[rank].source}" for rank in sorted(stacks)]
+        what = f"the ranks stand {', '.join(stand[:4])}" if stand else "no rank answers"
+    return finding(
+        "no-progress",
+        "supported",
+        f"no rank has made progress for {silent_seconds:.0f} s: {what}",
+        step=max(steps.values(), default=0),
+        ranks=missing or sorted(steps),
+        evidence={
+            "ranks_at": lines,
+            "stacks": {rank: list(stack.stack) for rank, stack in stacks.items()},
+        },
+        advice="compare the lines at which the ranks stand: a rank that took another branch calls "
+        "another collective, or none",
+        places=tuple(stacks[rank].source for rank in missing if rank in stacks),
+    )
+
+
+def _line(
+    rank: int,
+    log: CollectiveLog,
+    stacks: Mapping[int, StackReport],
+    steps: Mapping[int, int],
+    gone: Mapping[int, str],
+) -> str:
+    parts = [f"rank {rank}: ended step {steps[rank]}" if rank in steps else f"rank {rank}"]
+    if rank in gone:
+        parts.append(gone[rank])
+    if rank in stacks:
+        parts.append(f"stands at {stacks[rank].source}")
+    last = log.last.get(rank)
+    if last is not None:
+        parts.append(f"last collective {last.kind} #{last.sequence} at {last.source}")
+    return ", ".join(parts)

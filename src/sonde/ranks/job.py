@@ -1,0 +1,175 @@
+"""The judge of one job: takes the reports of its ranks, returns findings."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from sonde.core.finding import Finding
+from sonde.ranks.check import Mismatch, StepCheck
+from sonde.ranks.checks import STEP_CHECKS
+from sonde.ranks.collectives import CollectiveLog
+from sonde.ranks.epochs import EpochLog
+from sonde.ranks.hang import describe_hang
+from sonde.ranks.job_step import JobStep
+from sonde.ranks.origins import FirstNonFinite
+from sonde.ranks.report import (
+    CollectiveReport,
+    CollectiveResult,
+    EpochReport,
+    NonFiniteReport,
+    RankDescription,
+    RankReport,
+    StackReport,
+    StepReport,
+)
+
+_MOST_STEPS: Final = 64
+"""Steps that wait for ranks; beyond, the oldest are judged with the ranks that are there."""
+_MOST_FINDINGS: Final = 200
+
+
+class RankJob:
+    """Compares ranks as their reports arrive, in any order. Used from one thread.
+
+    A step is judged when all ranks have reported it, or when too many steps wait. A finding is
+    returned once: later ones of the same check about the same subject are only counted.
+    """
+
+    def __init__(self, checks: Iterable[StepCheck] = STEP_CHECKS) -> None:
+        self._checks = tuple(checks)
+        self._descriptions: dict[int, RankDescription] = {}
+        self._steps: dict[int, dict[int, StepReport]] = {}
+        self._judged: JobStep | None = None
+        self._initial: JobStep | None = None
+        self._strikes: dict[tuple[str, str], deque[bool]] = {}
+        self._first: dict[tuple[str, str], Mismatch] = {}
+        self._reported: set[tuple[str, str]] = set()
+        self._kinds: set[str] = set()
+        self._collectives = CollectiveLog()
+        self._epochs = EpochLog()
+        self._origins = FirstNonFinite(self._collectives.name)
+        self._stacks: dict[int, StackReport] = {}
+        self.last_steps: dict[int, int] = {}
+        self.findings: list[Finding] = []
+        self.judged_steps = 0
+        self.dropped_findings = 0
+
+    @property
+    def world_size(self) -> int:
+        return max((each.world_size for each in self._descriptions.values()), default=0)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have described themselves."""
+        return tuple(sorted(self._descriptions))
+
+    def add(self, report: RankReport) -> list[Finding]:
+        """Take a report; the findings that are new with it."""
+        return self._keep(self._new(report))
+
+    def finish(self) -> list[Finding]:
+        """Judge the steps that not all ranks have reported; the findings that are new."""
+        found = [each for step in sorted(self._steps) for each in self._judge(step)]
+        found += self._pending()
+        return self._keep([*found, *self._origins.finish()])
+
+    def hang(self, gone: dict[int, str], silent_seconds: float) -> Finding:
+        """Where each rank stands, of a job that makes no progress."""
+        found = describe_hang(
+            self._collectives, self._stacks, self.last_steps, gone, silent_seconds
+        )
+        self._keep([found])
+        return found
+
+    def _keep(self, found: Iterable[Finding]) -> list[Finding]:
+        new = list(found)
+        room = max(_MOST_FINDINGS - len(self.findings), 0)
+        self.findings += new[:room]
+        self.dropped_findings += len(new[room:])
+        return new[:room]
+
+    def _new(self, report: RankReport) -> Iterator[Finding]:
+        match report:
+            case RankDescription():
+                self._descriptions[report.rank] = report
+                self._collectives.know(report.groups)
+            case StepReport():
+                yield from self._add_step(report)
+            case CollectiveReport():
+                for found in self._collectives.add(report):
+                    self._kinds.add(found.rule)
+                    yield found
+            case CollectiveResult():
+                yield from self._collectives.add_result(report)
+            case EpochReport():
+                yield from self._epochs.add(report)
+            case NonFiniteReport():
+                yield from self._origins.add(report, self.world_size)
+            case StackReport():
+                self._stacks[report.rank] = report
+
+    def _add_step(self, report: StepReport) -> Iterator[Finding]:
+        if report.rank not in self._descriptions:
+            return
+        self.last_steps[report.rank] = max(self.last_steps.get(report.rank, -1), report.step)
+        reports = self._steps.setdefault(report.step, {})
+        reports[report.rank] = report
+        if len(reports) >= self.world_size:
+            yield from self._judge(report.step)
+        while len(self._steps) > _MOST_STEPS:
+            yield from self._judge(min(self._steps))
+
+    def _judge(self, number: int) -> Iterator[Finding]:
+        reports = self._steps.pop(number)
+        if len(reports) < 2:
+            return
+        step = JobStep(number, self._descriptions, reports, self._judged, self._initial)
+        self.judged_steps += 1
+        for check in self._checks:
+            if check.is_sampled and not step.is_sampled:
+                continue
+            yield from self._counted(check, list(check.judge(step)))
+        if step.is_sampled:
+            self._judged = JobStep(number, self._descriptions, reports, initial=self._initial)
+        if number < 0:
+            self._initial = self._judged
+
+    def _pending(self) -> list[Finding]:
+        """What is certain although the job ended before it had enough strikes."""
+        found = []
+        for key, mismatch in self._first.items():
+            is_sure = mismatch.is_sure_at_end and self._strikes[key][-1]
+            if key not in self._reported and is_sure and not self._is_explained(mismatch):
+                self._reported.add(key)
+                found.append(mismatch.finding)
+        return found
+
+    def _is_explained(self, mismatch: Mismatch) -> bool:
+        """Whether a finding that was reported is the cause of this one."""
+        return bool(mismatch.explained_by & self._kinds)
+
+    def _counted(self, check: StepCheck, found: list[Mismatch]) -> Iterator[Finding]:
+        """Count the strikes of a check; the findings that have enough."""
+        subjects = {each.subject: each for each in found}
+        for key, strikes in self._strikes.items():
+            if key[0] == check.kind and key[1] not in subjects:
+                strikes.append(False)
+        for subject, mismatch in subjects.items():
+            key = (check.kind, subject)
+            strikes = self._strikes.setdefault(key, deque(maxlen=mismatch.window))
+            if not any(strikes):
+                self._first[key] = mismatch
+            strikes.append(True)
+            if sum(strikes) >= mismatch.strikes and key not in self._reported:
+                self._reported.add(key)
+                first = self._first[key]  # It says since when.
+                if not self._is_explained(first):
+                    self._kinds.add(first.finding.rule)
+                    yield first.finding
+
+
+def is_fault(found: Finding) -> bool:
+    """Whether a finding counts for the exit code."""
+    return found.status != "hypothesis"

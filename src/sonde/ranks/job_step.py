@@ -1,0 +1,153 @@
+"""One step of a job as the checks see it: the reports of all ranks, and their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sonde.ranks.report import (
+    GroupRole,
+    PlacementKind,
+    RankDescription,
+    RankGradient,
+    RankTensor,
+    StepReport,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """The reports of one step. ``reports`` has those ranks that reported it; each of them has a
+    description. ``previous``: the last step before it whose tensors were hashed, if any;
+    ``initial``: the state before the first step. ``previous`` has no ``previous`` itself."""
+
+    step: int
+    descriptions: Mapping[int, RankDescription]
+    reports: Mapping[int, StepReport]
+    previous: JobStep | None = None
+    initial: JobStep | None = None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tensors were hashed on every rank."""
+        return all(each.digests for each in self.reports.values())
+
+    def groups(self, role: GroupRole) -> list[tuple[int, ...]]:
+        """The groups with this role, each once. Where no rank knows a role, all ranks count as one
+        group of data parallelism if they began with the same weights."""
+        found: dict[tuple[int, ...], None] = {}
+        for description in self.descriptions.values():
+            for name, known in description.roles.items():
+                if known == role:
+                    found[self._present(description.groups.get(name, ()))] = None
+        if role == "data" and not self.has_roles and self._has_replicas():
+            found[tuple(sorted(self.reports))] = None
+        return [ranks for ranks in found if len(ranks) > 1]
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether a rank knows what its groups are for."""
+        return any(each.roles for each in self.descriptions.values())
+
+    def _has_replicas(self) -> bool:
+        return any(self.is_replica(each) for each in self.placed("replicated"))
+
+    def placed(self, kind: PlacementKind) -> Iterator[PlacedTensor]:
+        """The tensors with such a placement, in module order, once for each group."""
+        seen: set[tuple[str, tuple[int, ...]]] = set()
+        for rank in sorted(self.reports):
+            description = self.descriptions[rank]
+            for tensor in description.tensors:
+                for placement in tensor.placements:
+                    ranks = self._present(description.groups.get(placement.group, ()))
+                    key = (tensor.name, ranks)
+                    if placement.kind == kind and len(ranks) > 1 and key not in seen:
+                        seen.add(key)
+                        yield PlacedTensor(tensor, placement.group, ranks)
+
+    def is_replica(self, placed: PlacedTensor) -> bool:
+        """Whether the tensor is meant to be the same on all ranks. Where nobody has declared it, it
+        is if it was the same before the first step."""
+        if not placed.tensor.is_inferred:
+            return True
+        initial = self if self.step < 0 else self.initial
+        if initial is None:
+            return False
+        digests = DigestTable(initial).of(placed.tensor.name, placed.ranks)
+        return len(digests) == len(placed.ranks) and len(split(digests)) == 1
+
+    def _present(self, ranks: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sorted(rank for rank in ranks if rank in self.reports))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTensor:
+    """A tensor and one of the groups that it is laid out over."""
+
+    tensor: RankTensor
+    group: str
+    ranks: tuple[int, ...]
+
+
+class DigestTable:
+    """The hashes of one step by rank and name; 0: no values."""
+
+    def __init__(self, step: JobStep) -> None:
+        self._digests: dict[int, dict[str, int]] = {}
+        self._constants: dict[int, set[str]] = {}
+        for rank, report in step.reports.items():
+            if rank not in step.descriptions:
+                continue
+            names = [each.name for each in step.descriptions[rank].tensors]
+            self._digests[rank] = dict(zip(names, report.digests, strict=False))
+            known = [number for number in report.constants if 0 <= number < len(names)]
+            self._constants[rank] = {names[number] for number in known}
+
+    def of(self, name: str, ranks: Iterable[int]) -> dict[int, int]:
+        """The hashes of those ranks that have values."""
+        found = {rank: self._digests.get(rank, {}).get(name, 0) for rank in ranks}
+        return {rank: digest for rank, digest in found.items() if digest}
+
+    def is_constant(self, name: str, rank: int) -> bool:
+        return name in self._constants[rank]
+
+
+def gradients_by_name(step: JobStep) -> dict[str, dict[int, RankGradient]]:
+    """The gradients of the step: by parameter, then by rank."""
+    found: dict[str, dict[int, RankGradient]] = {}
+    for rank, report in sorted(step.reports.items()):
+        for gradient in report.gradients:
+            found.setdefault(gradient.name, {})[rank] = gradient
+    return found
+
+
+def split(
+    values: Mapping[int, T], key: Callable[[T], object] = lambda each: each
+) -> list[list[int]]:
+    """The ranks by equal values: the largest set first, of equal ones that with the lowest rank."""
+    sets: dict[object, list[int]] = {}
+    for rank in sorted(values):
+        sets.setdefault(key(values[rank]), []).append(rank)
+    return sorted(sets.values(), key=lambda ranks: (-len(ranks), ranks[0]))
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """``rank 1``, ``ranks 0-3, 7``."""
+    listed = sorted(ranks)
+    parts: list[str] = []
+    start = 0
+    for number in range(1, len(listed) + 1):
+        if number < len(listed) and listed[number] == listed[number - 1] + 1:
+            continue
+        first, last = listed[start], listed[number - 1]
+        parts.append(str(first) if first == last else f"{first}-{last}")
+        start = number
+    return f"rank{'s' if len(listed) > 1 else ''} {', '.join(parts)}"
+
+
+def step_name(step: int) -> str:
+    """``after step 3``; ``before the first step``."""
+    return "before the first step" if step < 0 else f"after step {step}"

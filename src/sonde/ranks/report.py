@@ -1,0 +1,204 @@
+"""What a rank reports about itself: its layout once, then its steps and collectives.
+
+A report has hashes and a few numbers, never the values of a tensor. Reports of different ranks
+may arrive in any order and at any time: nothing here makes one rank wait for another.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from sonde.core.errors import SondeError
+
+TensorKind = Literal["parameter", "buffer", "state"]
+GroupRole = Literal["data", "tensor", "pipeline"]
+PlacementKind = Literal["replicated", "sharded", "partial"]
+PROJECTIONS: Final = 4
+"""The number of projections of a gradient (``RankGradient``)."""
+
+
+class ReportError(SondeError):
+    """A report cannot be read."""
+
+
+class Placement(msgspec.Struct, frozen=True, array_like=True):
+    """How a tensor is laid out over the ranks of one group; ``dim`` is that of a shard."""
+
+    group: str
+    kind: PlacementKind
+    dim: int = 0
+
+
+class RankTensor(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor that every step reports. ``placements`` has one entry for each group that the tensor
+    is laid out over. ``is_inferred``: nobody declared the placement."""
+
+    name: str
+    kind: TensorKind
+    shape: tuple[int, ...]
+    dtype: str
+    placements: tuple[Placement, ...] = ()
+    is_trainable: bool = True
+    is_inferred: bool = False
+
+
+class RankDescription(msgspec.Struct, frozen=True, array_like=True, tag="description"):
+    """A rank at its first step. ``groups``: the ranks of each group that this rank is in, by name;
+    ``roles``: what the group is for, where that is known. ``environment``: facts that must be the
+    same on all ranks, by name."""
+
+    rank: int
+    world_size: int
+    groups: dict[str, tuple[int, ...]]
+    roles: dict[str, GroupRole]
+    tensors: tuple[RankTensor, ...]
+    environment: dict[str, str]
+
+
+class RankGradient(msgspec.Struct, frozen=True, array_like=True):
+    """The gradient of one parameter in one step.
+
+    ``digest`` is the hash of the gradient that the optimizer used, ``local_digest`` of what this
+    rank's backward passes computed, before any exchange. ``used``, ``local`` and ``last`` are
+    projections: products with fixed vectors of +1 and -1, the same on all ranks. They are linear,
+    so the projection of a mean is the mean of the projections. ``last``: of the last backward
+    pass alone.
+    """
+
+    name: str
+    digest: int
+    local_digest: int
+    used: tuple[float, ...] = ()
+    local: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
+    is_finite: bool = True
+    is_local_finite: bool = True
+
+
+class ClipReport(msgspec.Struct, frozen=True, array_like=True):
+    """A call that clipped gradients: where, the norm that it found, and the limit."""
+
+    source: str
+    norm: float
+    limit: float
+
+
+class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
+    """One step of one rank.
+
+    ``digests``: hashes of the tensors of the description after the step, in their order, 0 for one
+    without values; empty in a step that is not sampled. ``constants``: the indexes of tensors whose
+    elements are all the same. ``gradients``: in sampled steps only. ``decisions``: what must be
+    the same on all ranks, by name (learning rate, loss scale, whether the step was skipped).
+    ``tokens``: how many targets the loss is the mean of. ``is_loss_scaled``: the program divides
+    the loss before backward. ``random_digest``: of the random state, where dropout acts on values
+    that are replicated. ``source``: the line of the optimizer's step.
+
+    ``step`` is -1 for the state before the first step.
+    """
+
+    rank: int
+    step: int
+    digests: tuple[int, ...] = ()
+    constants: tuple[int, ...] = ()
+    gradients: tuple[RankGradient, ...] = ()
+    without_gradient: tuple[str, ...] = ()
+    decisions: dict[str, str] = {}
+    clips: tuple[ClipReport, ...] = ()
+    loss: float | None = None
+    loss_source: str = ""
+    tokens: int | None = None
+    grad_norm: float | None = None
+    backward_passes: int = 0
+    batch_digest: int = 0
+    random_digest: int = 0
+    is_loss_scaled: bool = False
+    source: str = ""
+
+
+class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
+    """A sampler that begins to choose samples. ``order``: the hash of the indexes it will give."""
+
+    rank: int
+    sampler: str
+    epoch: int
+    is_shuffled: bool
+    order: int
+    source: str = ""
+
+
+class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collective"):
+    """One collective that a rank begins. ``sequence`` counts those of the group on this rank.
+    ``peer``: the root; -1 for none. ``is_finite``: whether what this rank gives is."""
+
+    rank: int
+    group: str
+    sequence: int
+    kind: str
+    dtype: str
+    count: int
+    reduce: str
+    peer: int
+    source: str
+    step: int
+    is_finite: bool = True
+
+
+class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result"):
+    """The result of a collective on one rank: hashes of its inputs and outputs, in their order."""
+
+    rank: int
+    group: str
+    sequence: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class NonFiniteReport(msgspec.Struct, frozen=True, array_like=True, tag="nonfinite"):
+    """NaN or Inf that a rank found first in a step: the op that made it and its line. ``group`` and
+    ``sequence`` (-1: unknown) of the collective that brought it; an empty group: it was made
+    here."""
+
+    rank: int
+    step: int
+    op: str
+    source: str
+    group: str = ""
+    sequence: int = -1
+
+
+class StackReport(msgspec.Struct, frozen=True, array_like=True, tag="stack"):
+    """Where a rank stands: the user's innermost line, and the Python stack of its main thread."""
+
+    rank: int
+    source: str
+    stack: tuple[str, ...]
+
+
+RankReport = (
+    RankDescription
+    | StepReport
+    | EpochReport
+    | CollectiveReport
+    | CollectiveResult
+    | NonFiniteReport
+    | StackReport
+)
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(tuple[RankReport, ...])
+
+
+def encode(reports: tuple[RankReport, ...]) -> bytes:
+    return _encoder.encode(reports)
+
+
+def decode(data: bytes) -> tuple[RankReport, ...]:
+    """The reports in ``data``; ReportError if it is something else."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ReportError(
+            f"a report of a rank cannot be read: {error}", slug="rank-report"
+        ) from None

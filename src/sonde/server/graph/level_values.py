@@ -1,0 +1,93 @@
+"""A statistic of ops, as the colour of the boxes that contain them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.levels import level
+from sonde.wire.api import BoxValue, LevelValues
+from sonde.wire.numbers import to_wire
+from sonde.wire.shapes import StatisticNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class OpValues:
+    """A statistic of the ops of one step that have one. NaN counts as infinite: both are worse than
+    every number."""
+
+    statistic: str
+    step: int | None
+    by_op: Mapping[str, float]
+
+
+def statistic_value(statistic: str, numbers: Sequence[StatisticNumbers]) -> float | None:
+    """One statistic of the outputs of an op: that of the output in which it is largest; None if it
+    is not known."""
+    found = [value for each in numbers if (value := _value(statistic, each)) is not None]
+    return max(found, default=None)
+
+
+def _value(statistic: str, of: StatisticNumbers) -> float | None:
+    bad = of.nan_count + of.positive_inf_count + of.negative_inf_count
+    match statistic:
+        case "non-finite":
+            return float(bad)
+        case "zeros":
+            return None if of.zero_count is None or not of.count else of.zero_count / of.count
+        case "l2norm":
+            return _number(of.l2norm)
+        case _:
+            ends = [abs(end) for end in (_number(of.max), _number(of.min)) if end is not None]
+            return max(ends, default=None)
+
+
+def _number(value: float | str | None) -> float | None:
+    """A number of the wire; NaN as infinity."""
+    if value is None:
+        return None
+    number = float(value)
+    return float("inf") if np.isnan(number) else number
+
+
+def level_values(index: GraphIndex, scope: str, group: str, values: OpValues) -> LevelValues:
+    """The largest value inside each box of a level; UsageError if there is no such level."""
+    of_nodes = np.full(len(index), np.nan)
+    for op, value in values.by_op.items():
+        number = index.numbers.get(op)
+        if number is not None:
+            of_nodes[number] = value
+    of_scopes = _by_scope(index, of_nodes)
+    boxes: list[BoxValue] = []
+    for box in level(index, scope, group).nodes:
+        if box.what == "outside":
+            continue
+        found = [_at(index, path, of_nodes, of_scopes) for path in box.members or (box.path,)]
+        largest = np.fmax.reduce(found)
+        if not np.isnan(largest):
+            boxes.append(BoxValue(box.path, to_wire(float(largest))))
+    finite = of_nodes[np.isfinite(of_nodes)]
+    least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    known = int(np.count_nonzero(~np.isnan(of_nodes)))
+    return LevelValues(values.statistic, values.step, tuple(boxes), least, most, known)
+
+
+def _by_scope(index: GraphIndex, of_nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.full(len(index.scopes), np.nan)
+    for row in index.ancestors:
+        inside = row >= 0
+        np.fmax.at(found, row[inside], of_nodes[inside])
+    return found
+
+
+def _at(
+    index: GraphIndex, path: str, of_nodes: NDArray[np.float64], of_scopes: NDArray[np.float64]
+) -> float:
+    if path.endswith("/"):
+        return float(of_scopes[index.scope(path)])
+    number = index.numbers.get(path)
+    return float("nan") if number is None else float(of_nodes[number])

@@ -1,0 +1,149 @@
+"""Divides a training step into parts: the network, and what surrounds it.
+
+Ops outside of all modules have the scope ``Default``. Consecutive ones form a part of the step that
+is named by the function that ran them: data making (``get_batch``), the loss (``cross_entropy``),
+what is done with gradients (``clip_grad_norm_``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from sonde.core.graph import GRADIENTS, OPTIMIZER
+from sonde.wire.api import StepPart
+from sonde.wire.shapes import Node, SourceLine
+
+Anchor = Literal["start", "network", "backward", "optimizer", "end"]
+
+_TOP: Final = "Default"
+_RECOMPUTED: Final = "recompute_"
+_INNER: Final = frozenset(("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"))
+_CALL: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_LOSS: Final = re.compile(r"loss|entropy|criterion|kl_div", re.IGNORECASE)
+_GRADIENT: Final = re.compile(r"clip|grad|norm|unscale", re.IGNORECASE)
+_USUAL: Final = {"data": "data", "loss": "loss", "gradients": "gradients", "other": "other ops"}
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunction:
+    """Consecutive ops outside of all modules: ``scope`` is the scope that is shown for them, which
+    no name of an op contains. ``nodes`` are the places of the ops."""
+
+    scope: str
+    part: StepPart
+    nodes: tuple[int, ...]
+
+
+def part_of_scope(path: str) -> StepPart:
+    """The part of a step that a scope of the outermost level, without ``Default``, stands for."""
+    if path.startswith(GRADIENTS):
+        return "backward"
+    if path.startswith(_RECOMPUTED):
+        return "recomputed"
+    name, _, cls = path.rstrip("/").rpartition("/")[2].partition("-")
+    if name == OPTIMIZER:
+        return "optimizer"
+    # A network that computes its loss, too, is called network-NetWithLoss.
+    is_loss_class = cls.rstrip("_0123456789").endswith("Loss") and name != "network"
+    return "loss" if name == "loss" or is_loss_class else "network"
+
+
+def step_functions(nodes: Sequence[Node], folded: Sequence[bool]) -> list[StepFunction]:
+    """The functions of the step, in execution order. Folded nodes neither begin nor end one."""
+    runs = _runs(nodes, folded)
+    loop = _loop_frames(nodes)
+    taken = {node.scope for node in nodes}
+    found: list[StepFunction] = []
+    for before, after, members in runs:
+        part = _part(before, after)
+        if len(members) == 1 and part == "other":
+            continue
+        name = _name([nodes[number] for number in members], part, loop)
+        scope, number = f"{_TOP}/{name}", 1
+        while scope in taken:
+            scope, number = f"{_TOP}/{name}_{number}", number + 1
+        taken.add(scope)
+        found.append(StepFunction(scope, part, tuple(members)))
+    return found
+
+
+def _runs(nodes: Sequence[Node], folded: Sequence[bool]) -> list[tuple[Anchor, Anchor, list[int]]]:
+    """Consecutive ops outside of modules, with what ran before and after them."""
+    found: list[tuple[Anchor, Anchor, list[int]]] = []
+    before: Anchor = "start"
+    members: list[int] = []
+    for number, node in enumerate(nodes):
+        if node.kind != "op" or folded[number]:
+            continue
+        if node.scope == _TOP and node.phase == "forward":
+            members.append(number)
+            continue
+        anchor = _anchor(node)
+        if members:
+            found.append((before, anchor, members))
+            members = []
+        before = anchor
+    return [*found, (before, "end", members)] if members else found
+
+
+def _anchor(node: Node) -> Anchor:
+    if node.phase == "optimizer":
+        return "optimizer"
+    return "backward" if node.phase == "backward" else "network"
+
+
+def _part(before: Anchor, after: Anchor) -> StepPart:
+    match before, after:
+        case (("start" | "optimizer"), "network"):
+            return "data"
+        case "network", ("backward" | "end"):
+            return "loss"
+        case "backward", ("optimizer" | "end"):
+            return "gradients"
+        case _:
+            return "other"
+
+
+def _loop_frames(nodes: Sequence[Node]) -> Collection[tuple[str, str]]:
+    """The functions, as file and name, that ran the training loop: those that stepped the
+    optimizer."""
+    return {
+        (source.file, source.function)
+        for node in nodes
+        if node.phase == "optimizer"
+        for source in node.sources
+    }
+
+
+def _name(nodes: Sequence[Node], part: StepPart, loop: Collection[tuple[str, str]]) -> str:
+    """The function of the user's that ran the ops; else the function that their line calls; else
+    the usual name of the part."""
+    own = {name for node in nodes if (name := _own_function(node.sources, loop))}
+    if len(own) == 1:
+        return own.pop()
+    called = list(dict.fromkeys(name for node in nodes for name in _calls(node.sources)))
+    telling = {"loss": _LOSS, "gradients": _GRADIENT}.get(part)
+    if telling is not None:
+        found = next((name for name in called if telling.search(name)), None)
+        return found or _USUAL[part]
+    return called[0] if part == "other" and called else _USUAL.get(part, "other ops")
+
+
+def _own_function(sources: Sequence[SourceLine], loop: Collection[tuple[str, str]]) -> str:
+    """The outermost function of the stack that is not part of the loop; empty if there is none, or
+    the loop is not known."""
+    if not loop:
+        return ""
+    for source in reversed(sources):
+        is_inner = source.function in _INNER or source.function == "<module>"
+        if not is_inner and (source.file, source.function) not in loop:
+            return source.function
+    return ""
+
+
+def _calls(sources: Sequence[SourceLine]) -> list[str]:
+    """The names of the functions that the innermost line calls, in the order of the text."""
+    return _CALL.findall(sources[0].code) if sources else []

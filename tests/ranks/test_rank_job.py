@@ -1,0 +1,131 @@
+"""The judge of a job: steps in any order, strikes, causes before effects, bounded memory."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sonde.core.errors import SondeError
+from sonde.ranks.finding_codec import decode_findings, encode_findings
+from sonde.ranks.job import RankJob
+from sonde.ranks.report import (
+    Placement,
+    RankDescription,
+    RankGradient,
+    RankReport,
+    RankTensor,
+    StepReport,
+    decode,
+    encode,
+)
+
+WEIGHT = RankTensor("weight", "parameter", (4, 4), "float32", (Placement("world", "replicated"),))
+
+
+def description(rank: int, world: int = 2) -> RankDescription:
+    groups = {"world": tuple(range(world))}
+    return RankDescription(rank, world, groups, {"world": "data"}, (WEIGHT,), {"torch": "2"})
+
+
+def step(rank: int, number: int, digest: int = 7, **more: object) -> StepReport:
+    return StepReport(rank, number, (digest,), batch_digest=rank * 1000 + number + 5, **more)  # type: ignore[arg-type]
+
+
+def judged(reports: list[RankReport]) -> list[tuple[str, int | None]]:
+    job = RankJob()
+    for report in reports:
+        job.add(report)
+    job.finish()
+    return [(each.rule, each.step) for each in job.findings]
+
+
+def test_ranks_that_agree_give_no_finding() -> None:
+    reports: list[RankReport] = [description(0), description(1)]
+    reports += [step(rank, number) for number in range(-1, 20) for rank in (0, 1)]
+    assert judged(reports) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_order_of_arrival_does_not_matter(seed: int) -> None:
+    """Each rank's reports keep their order; how those of the ranks mix is chance."""
+    queues = [
+        [step(rank, number, digest=7 + (rank if number >= 6 else 0)) for number in range(-1, 20)]
+        for rank in (0, 1)
+    ]
+    chance = random.Random(seed)
+    reports: list[RankReport] = [description(0), description(1)]
+    while any(queues):
+        reports.append(chance.choice([each for each in queues if each]).pop(0))
+    assert judged(reports) == [("replicas-differ", 6)]
+
+
+def test_difference_is_said_with_the_last_step_in_which_ranks_agreed() -> None:
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(description(rank))
+    for number in range(-1, 12):
+        for rank in (0, 1):
+            job.add(step(rank, number, digest=7 + (rank if number >= 3 else 0)))
+    (found,) = job.findings
+    assert found.evidence["last_equal_step"] == 2
+    assert "rank 1 has another weight than rank 0 after step 3" in found.message
+    assert "they were equal after step 2" in found.message
+
+
+def test_cause_is_reported_instead_of_its_effect() -> None:
+    reports: list[RankReport] = [description(0), description(1)]
+    for number in range(-1, 10):
+        for rank in (0, 1):
+            own = 100 * rank + number
+            gradient = RankGradient("weight", own + 1, own + 2)
+            given = (gradient,) if number >= 0 else ()
+            reports.append(
+                step(rank, number, digest=7 + rank * max(number + 1, 0), gradients=given)
+            )
+    assert judged(reports) == [("gradients-not-exchanged", 0)]
+
+
+def test_short_job_reports_what_is_certain_at_its_end() -> None:
+    reports: list[RankReport] = [description(0), description(1)]
+    reports += [step(rank, -1) for rank in (0, 1)]
+    reports += [step(rank, 0, digest=7 + rank) for rank in (0, 1)]
+    assert judged(reports) == [("replicas-differ", 0)]
+
+
+def test_one_uneven_step_is_no_finding() -> None:
+    reports: list[RankReport] = [description(0), description(1)]
+    for number in range(-1, 15):
+        for rank in (0, 1):
+            passes = 2 if (rank, number) != (1, 7) else 1
+            reports.append(step(rank, number, backward_passes=passes))
+    assert judged(reports) == []
+
+
+def test_rank_that_is_far_ahead_does_not_fill_memory() -> None:
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(description(rank))
+    for number in range(5000):
+        job.add(step(0, number))
+    assert len(job._steps) <= 64
+    assert job.finish() == []
+
+
+def test_reports_and_findings_survive_the_wire() -> None:
+    sent: tuple[RankReport, ...] = (description(1), step(1, 3))
+    assert decode(encode(sent)) == sent
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(description(rank))
+        job.add(step(rank, -1, digest=7 + rank))
+    assert job.findings
+    assert list(decode_findings(encode_findings(job.findings))) == job.findings
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x91\x91\xa4step", b"\xff" * 40, encode(())[:0]])
+def test_reports_that_cannot_be_read_are_refused(data: bytes) -> None:
+    with pytest.raises(SondeError):
+        decode(data)
+    with pytest.raises(SondeError):
+        decode_findings(data)
