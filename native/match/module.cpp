@@ -3,6 +3,7 @@
 #include "call_site.h"
 #include "dispatch.h"
 #include "find_node.h"
+#include "guard_pair.h"
 #include "matcher.h"
 #include "tensor_ref.h"
 
@@ -58,13 +59,14 @@ PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "sonde.adapters.torch.ea
 
 PyMODINIT_FUNC PyInit__match(void) {
   using namespace sonde_match;
-  if (!make_node_type() || !make_matcher_type() || !make_row_collector_type() ||
+  if (!make_guard_pair_type() || !make_node_type() || !make_matcher_type() || !make_row_collector_type() ||
       !make_screen_types() || !sonde_tensor::make_strings() || !make_io_names() ||
       !make_op_name() || !make_frame_names() || !make_site_names())
     return nullptr;
   sonde::Owned module = sonde::Owned::take(PyModule_Create(&module_definition));
   if (!module) return nullptr;
   if (PyModule_AddIntConstant(module.get(), "INTERFACE", sonde::kInterface) < 0 ||
+      PyModule_AddType(module.get(), &GuardPairType) < 0 ||
       PyModule_AddType(module.get(), &NodeType) < 0 ||
       PyModule_AddType(module.get(), &MatcherType) < 0 ||
       PyModule_AddType(module.get(), &RowCollectorType) < 0 ||

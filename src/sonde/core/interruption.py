@@ -35,7 +35,12 @@ def pass_on(error: BaseException) -> None:
     """Raise ``error`` again if it is none of Sonde: an interruption, or the program's recursion has
     used up the stack. For ``except`` clauses around Sonde's own code in the training thread."""
     if isinstance(error, RecursionError) or is_interruption(error):
-        raise error
+        try:
+            raise error
+        finally:
+            # A reference from this frame, which the traceback holds, would keep what the frames of
+            # the error own until a garbage collection: torch's guards, for example.
+            del error
 
 
 def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:

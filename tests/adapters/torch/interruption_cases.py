@@ -58,6 +58,7 @@ def make_training() -> Any:
 def interrupted(step: Any, kind: type[Exception], seed: int) -> tuple[int, int]:
     """How many exceptions a signal handler raised, and how many arrived."""
     raised = caught = 0
+    excluded = excluded_keys()
     step()  # The optimizer makes its state, which an interruption would leave incomplete.
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -78,8 +79,15 @@ def interrupted(step: Any, kind: type[Exception], seed: int) -> tuple[int, int]:
             # Torch's optimizers restore the grad mode in a ``finally`` block, which a signal
             # handler can interrupt, with Sonde and without.
             torch.set_grad_enabled(True)
+        # No guard of Sonde is on any more: with one, the program would compute no gradients.
+        assert excluded_keys() == excluded
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return raised, caught
+
+
+def excluded_keys() -> str:
+    """What torch's dispatcher passes over in this thread."""
+    return str(torch._C._dispatch_tls_local_exclude_set())
 
 
 @pytest.mark.parametrize("kind", [ProgramTimeoutError, ProgramRuntimeError])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import gc
+import importlib
 import operator
 import os
 import sys
@@ -203,10 +204,32 @@ def is_in_mode() -> bool:
 
 
 @contextmanager
-def unobserved() -> Iterator[None]:
-    """Hide the ops of this block, which are Sonde's own, from all modes."""
-    with without_modes(), without_torch_functions():
+def _interruptible_pair(
+    outer: AbstractContextManager[None], inner: AbstractContextManager[None]
+) -> Iterator[None]:
+    """What the native GuardPair does, in Python: an exception of a signal handler may leave both
+    guards on until the exception is freed."""
+    with outer, inner:
         yield
+
+
+def _guard_pair() -> Callable[..., AbstractContextManager[None]]:
+    try:
+        module = importlib.import_module("sonde.adapters.torch.eager._match")
+    except ImportError:
+        return _interruptible_pair
+    found: Callable[..., AbstractContextManager[None]] = getattr(
+        module, "GuardPair", _interruptible_pair
+    )
+    return found
+
+
+_both = _guard_pair()
+
+
+def unobserved() -> AbstractContextManager[None]:
+    """Hide the ops of this block, which are Sonde's own, from all modes."""
+    return _both(without_modes(), without_torch_functions())
 
 
 def storage_owners(storage: torch.UntypedStorage) -> int:
