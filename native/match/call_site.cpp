@@ -116,7 +116,7 @@ bool add_cause(Matcher* self, PyObject* autograd_node, Place* place) {
   return true;
 }
 
-bool read_slots(const Owned& tuple, std::vector<Py_ssize_t>* slots) {
+bool read_slots(const Owned& tuple, LastingVector<Py_ssize_t>* slots) {
   if (!tuple || !PyTuple_Check(tuple.get())) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i)
     slots->push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(tuple.get(), i)));

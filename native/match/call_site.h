@@ -12,6 +12,9 @@
 namespace sonde_match {
 
 struct CallSite {
+  static void* operator new(size_t size) { return sonde::PythonAllocator<char>().allocate(size); }
+  static void operator delete(void* memory) noexcept { PyObject_Free(memory); }
+
   Owned description;  // a CallSite of sonde/adapters/torch/eager/call_sites.py
   Owned func;
   Owned op;
@@ -21,9 +24,9 @@ struct CallSite {
   long last = -1;
   bool fills = true;
   bool rearranges = false;
-  std::vector<Py_ssize_t> writes;
-  std::vector<Py_ssize_t> workspaces;
-  std::vector<Owned> key_objects;  // keeps the addresses in the key from being used again
+  LastingVector<Py_ssize_t> writes;
+  LastingVector<Py_ssize_t> workspaces;
+  LastingVector<Owned> key_objects;  // keeps the addresses in the key from being used again
 };
 
 // The place that the op about to run is called from.

@@ -32,7 +32,7 @@ struct SamePointer {
   bool operator()(const Owned& a, const Owned& b) const noexcept { return a.get() == b.get(); }
 };
 
-using SiteKey = std::vector<uintptr_t>;
+using SiteKey = LastingVector<uintptr_t>;
 
 struct SiteKeyHash {
   size_t operator()(const SiteKey& key) const noexcept {
@@ -41,6 +41,11 @@ struct SiteKeyHash {
     return hash;
   }
 };
+
+// By key; its entries last as long as the graph.
+using SiteTable =
+    std::unordered_map<SiteKey, std::unique_ptr<CallSite>, SiteKeyHash, std::equal_to<SiteKey>,
+                       sonde::PythonAllocator<std::pair<const SiteKey, std::unique_ptr<CallSite>>>>;
 
 struct MatcherFields {
   Owned tensor_type;
@@ -96,7 +101,7 @@ struct MatcherFields {
   Owned met_leaves;  // set of StepInput: read by an op of this step
   int is_reshaped = 0;
   long long provisional_count = 0;
-  std::unordered_map<SiteKey, std::unique_ptr<CallSite>, SiteKeyHash> sites;
+  SiteTable sites;
   std::unordered_map<PyObject*, std::pair<Owned, int>> writing_ops;  // by func: does it write?
   std::vector<OwnedNode> provisional;  // those of this step
   std::pmr::unordered_map<uintptr_t, PyObject*> leaf_refs{&pool};  // of storages that are step inputs

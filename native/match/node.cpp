@@ -11,8 +11,8 @@ namespace {
 
 // Empties a vector before what was in it is released, which may run any Python code.
 template <typename Item>
-void drop(std::vector<Item>& items) {
-  std::vector<Item> dropped;
+void drop(LastingVector<Item>& items) {
+  LastingVector<Item> dropped;
   dropped.swap(items);
 }
 
@@ -48,7 +48,7 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
   for (const OwnedNode& node : self->next)
     if (int stop = node.visit(visit, arg)) return stop;
   // A token is a TensorRef, which refers to the record and so to this node.
-  for (const std::vector<Owned>* tokens : {&self->tokens_in, &self->tokens_out})
+  for (const LastingVector<Owned>* tokens : {&self->tokens_in, &self->tokens_out})
     for (const Owned& token : *tokens)
       if (int stop = token.visit(visit, arg)) return stop;
   for (const RowLabel& label : self->labels)
@@ -69,7 +69,7 @@ int Node_clear(Node* self) {
   drop(self->sources);
   drop(self->outs);
   // A long chain of nodes is taken apart with a list, not by recursion.
-  std::vector<OwnedNode> waiting;
+  LastingVector<OwnedNode> waiting;
   waiting.swap(self->next);
   while (!waiting.empty()) {
     OwnedNode node = std::move(waiting.back());
@@ -164,7 +164,7 @@ PyObject* Node_set_wants(Node* self, PyObject* args) {
 
 Owned unless_none(PyObject* object) { return Owned::share(object == Py_None ? nullptr : object); }
 
-void add_tokens(PyObject* tokens, std::vector<Owned>* out) {
+void add_tokens(PyObject* tokens, LastingVector<Owned>* out) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tokens); ++i)
     out->push_back(unless_none(PyTuple_GET_ITEM(tokens, i)));
 }

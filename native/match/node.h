@@ -4,14 +4,14 @@
 #include "row_collector.h"
 #include "screen.h"
 #include "shared/constants.h"
-
-#include <vector>
+#include "shared/python_allocator.h"
 
 namespace sonde_match {
 
 using sonde::Owned;
 using sonde::kAlias;
 using sonde::kFresh;
+using sonde::LastingVector;
 
 struct Out {
   int kind;
@@ -45,30 +45,30 @@ struct NodeFields {
   int has_leaves = 0;
   int has_writes = 0;
   int is_collective = 0;
-  std::vector<Owned> in_refs;
-  std::vector<Owned> sources;  // None where the exact tensor is not known
-  std::vector<Out> outs;
-  std::vector<Py_ssize_t> returned;
-  std::vector<OwnedNode> next;
+  LastingVector<Owned> in_refs;
+  LastingVector<Owned> sources;  // None where the exact tensor is not known
+  LastingVector<Out> outs;
+  LastingVector<Py_ssize_t> returned;
+  LastingVector<OwnedNode> next;
   // The fast path of the only sink that wants this op: at most one of the two is set.
   sonde::OwnedObject<RowCollector> rows;
   sonde::OwnedObject<Screen> screen;
   Owned op_node;  // the OpNode; this and the following only with a fast path
   int rearranges = 0;
-  std::vector<Py_ssize_t> writes;  // the slots of inputs the op writes to
-  std::vector<Owned> tokens_in;    // empty where the contents are not known
-  std::vector<Owned> tokens_out;
-  std::vector<RowLabel> labels;  // inputs, then outputs
-  std::vector<FastLeaf> fast_leaves;
+  LastingVector<Py_ssize_t> writes;  // the slots of inputs the op writes to
+  LastingVector<Owned> tokens_in;    // empty where the contents are not known
+  LastingVector<Owned> tokens_out;
+  LastingVector<RowLabel> labels;  // inputs, then outputs
+  LastingVector<FastLeaf> fast_leaves;
 
   CallSite* site = nullptr;  // where it is called from, as far as known; the matcher owns it
-  std::vector<Owned> leaves;  // the StepInputs that it is the first in the step to read
+  LastingVector<Owned> leaves;  // the StepInputs that it is the first in the step to read
   // Only in a provisional node (call_site.h), which has no record yet.
   Matcher* matcher = nullptr;
   Node* parent = nullptr;              // the op before it in the step
   Node* cause = nullptr;               // in backward: the forward op
-  std::vector<Owned> in_geometries;    // bytes
-  std::vector<Py_ssize_t> leaf_slots;  // of `leaves`
+  LastingVector<Owned> in_geometries;    // bytes
+  LastingVector<Py_ssize_t> leaf_slots;  // of `leaves`
   Owned arguments;                     // (args, kwargs), `...` for those with tensors
 
   bool has_fast_path() const { return rows || screen; }
