@@ -21,6 +21,10 @@ MODULE_LOSS_SCRIPT = (
     .replace("    model = Net()\n", "    model = Net()\n    criterion = nn.CrossEntropyLoss()\n")
 )
 
+RECONSTRUCTION_SCRIPT = SCRIPT.replace("cross_entropy(model(x), y)", "LOSS").replace(
+    "LOSS", "(model(x).mean(1, keepdim=True) - x).square().mean()"
+)
+
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -64,6 +68,13 @@ def test_a_loss_in_the_script_is_verified_with_the_labels_of_the_step(tmp_path: 
     (tmp_path / "fixed.py").write_text(
         LOSS_SCRIPT.replace(".log().neg()", ".clamp(min=0.1).log().neg()")
     )
+    done = sonde(tmp_path, "verify", step, "--", "fixed.py", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_batch_that_network_and_loss_share_is_exchanged_once(tmp_path: Path) -> None:
+    step = guarded(tmp_path, RECONSTRUCTION_SCRIPT)
+    (tmp_path / "fixed.py").write_text(RECONSTRUCTION_SCRIPT.replace("100.0 -", "1e9 -"))
     done = sonde(tmp_path, "verify", step, "--", "fixed.py", "7")
     assert done.returncode == 0, done.stdout + done.stderr
 

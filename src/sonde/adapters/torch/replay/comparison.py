@@ -38,16 +38,20 @@ def difference(
     before, now = before.detach(), now.detach()
     if before.shape != now.shape or before.dtype != now.dtype or before.layout != now.layout:
         return ReplayDifference(quantity, name, 1, 0, float("nan"))
-    one, other = _bits(before), _bits(now)
-    if torch.equal(one, other):
+    if has_same_bits(before, now):
         return None
-    differs = one != other
+    differs = _bits(before) != _bits(now)
     distance = (_wide(before) - _wide(now)).abs()
     equal = _wide(before) == _wide(now)
     distance = torch.where(equal, torch.zeros_like(distance), distance)
     return ReplayDifference(
         quantity, name, int(differs.sum()), before.numel(), float(distance.max().item())
     )
+
+
+def has_same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of the same shape, dtype and layout are equal, bit for bit."""
+    return torch.equal(_bits(one), _bits(other))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -164,6 +164,7 @@ class StepReplay:
 
         found = smallest_rows(size, holds, most=most)
         if found is None:
+            check_ran(execute(record), self.step)
             raise ReplayError(
                 f"--rows: the trigger does not fire when the step is executed again "
                 f"({self.trigger_text}), so no rows can be found",

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.step_end import StepHooks
+from sonde.adapters.torch.replay.comparison import has_same_bits
 from sonde.adapters.torch.replay.execution import Execution
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
 from sonde.adapters.torch.replay.networks.sources import fits
@@ -300,7 +301,8 @@ def own_or_copy(values: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     if not is_alike or not is_free or 0 in own.stride() or own.is_inference():
         return values.detach().clone()
     with torch.no_grad():
-        return own.copy_(values)
+        # Autograd may hold ``own`` already: a batch is given to the network, then to the loss.
+        return own if has_same_bits(own, values) else own.copy_(values)
 
 
 def _is_given(kept: KeptTensor) -> bool:
