@@ -22,7 +22,8 @@ class Outcome:
     values of gradients and of weights are not finite, and the exception that ended it.
 
     ``bad_parameters`` have gradients that are not finite. ``is_deterministic``: whether a second
-    execution computed the same; None if there was none.
+    execution computed the same; None if there was none. ``is_of_other_rank``: gradients that
+    ranks average are not finite, and those of this rank are.
     """
 
     loss: float | None
@@ -32,6 +33,7 @@ class Outcome:
     bad_parameters: tuple[str, ...] = ()
     error: str | None = None
     is_deterministic: bool | None = None
+    is_of_other_rank: bool = False
 
     @property
     def is_finite(self) -> bool:
@@ -62,6 +64,8 @@ def still_fires(manifest: Manifest, outcome: Outcome, directory: Path) -> bool |
         return outcome.error is not None
     if outcome.error is not None:
         return None
+    if outcome.is_of_other_rank:
+        return None
     if trigger is None or trigger.kind in ("call", "signal"):
         return not outcome.is_finite
     if trigger.kind == "non-finite":
@@ -80,6 +84,11 @@ def unjudged_reason(manifest: Manifest, outcome: Outcome) -> str:
     kind = "" if manifest.trigger is None else manifest.trigger.kind
     if outcome.error is not None:
         return outcome.error
+    if outcome.is_of_other_rank:
+        return (
+            "what this rank computes is finite, NaN and Inf came from another rank; take the step "
+            "that the other rank kept"
+        )
     if kind == "lost-gradients":
         return "which gradients the program clears shows in a training of several steps only"
     if kind == "nondeterministic":

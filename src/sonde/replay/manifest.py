@@ -57,11 +57,13 @@ class StoredTrigger(ManifestSection, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class StoredParameter(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
-    """A parameter, and its gradient when the step was captured."""
+    """A parameter, and its gradient when the step was captured. ``own_gradient``: what this rank
+    computed itself, if ranks averaged the gradient."""
 
     name: str
     index: Index
     gradient: AnyStoredValue | None = None
+    own_gradient: AnyStoredValue | None = None
 
 
 class StoredModule(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
@@ -242,7 +244,8 @@ class StoredPrior(ManifestSection, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Manifest(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything but the tensors. ``accumulation`` is the number of backward passes of the step."""
+    """Everything but the tensors. ``accumulation`` is the number of backward passes of the step,
+    ``averaged_over`` the number of ranks that averaged its gradients."""
 
     format: Natural
     step: Natural
@@ -260,6 +263,7 @@ class Manifest(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     optimizer: StoredOptimizer | None = None
     scaler: StoredScaler | None = None
     unreplayable: list[StoredReason] = []
+    averaged_over: Natural = 1
 
 
 class _Version(msgspec.Struct):

@@ -217,7 +217,9 @@ class StepDump:
         step = self._step
         if step not in self._config.selection.steps or step in self._kept[-1:]:
             return
-        record = self._recorder.take(step, optimizer, finds_owners=steps)
+        record = self._recorder.take(step, optimizer)
+        if steps:
+            self._recorder.find_owners(record)
         scaler = self._hooks.scaler
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             record.scaling = GradScaling(scaler, scaler.get_scale())

@@ -22,7 +22,7 @@ _REASONS = {
     "backward_inside": "a module ran a backward pass in its forward",
     "optimizer_inside": "an optimizer stepped inside a module or a backward pass",
     "collective": "it would have to wait for other ranks",
-    "reduced_gradients": "gradients are compared before the exchange between ranks",
+    "reduced_gradients": "gradients are this rank's, as before the exchange between ranks",
     "random_state": "a random generator of the program is not restored",
     "recording_failed": "recording failed",
 }

@@ -288,8 +288,15 @@ def _exactness(replayed: Replayed) -> Finding:
 
 
 def _left_out(done: Execution) -> str:
-    """What of the step is not executed or compared."""
-    return f"not all of it: {reasons_text(done.reasons)}" if done.reasons else ""
+    """What of the step is not executed or compared, and whose gradients are."""
+    reasons = [each for each in done.reasons if each.kind != "reduced_gradients"]
+    parts = [f"not all of it: {reasons_text(reasons)}"] if reasons else []
+    if len(reasons) < len(done.reasons):
+        parts.append(
+            "gradients are those that this rank computed; the optimizer used the average over the "
+            "ranks, which is kept, too"
+        )
+    return "; ".join(parts)
 
 
 def _compared(

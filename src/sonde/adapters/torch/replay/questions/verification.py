@@ -22,6 +22,7 @@ from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.replay.execution import Execution
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
+from sonde.adapters.torch.replay.networks.single_rank import as_single_rank
 from sonde.adapters.torch.replay.networks.sources import fits
 from sonde.adapters.torch.replay.networks.weights import give_weights
 from sonde.adapters.torch.replay.outside_ops import (
@@ -31,7 +32,7 @@ from sonde.adapters.torch.replay.outside_ops import (
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
 from sonde.adapters.torch.replay.random_states import set_random
 from sonde.adapters.torch.replay.saved_state import set_before
-from sonde.adapters.torch.replay.step_record import ModuleCall, StepRecord
+from sonde.adapters.torch.replay.step_record import AveragedGradient, ModuleCall, StepRecord
 from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.adapters.torch.replay.storage.wrappers import unwrapped
 from sonde.core.patching import wrap
@@ -68,6 +69,7 @@ class Verification:
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _calls: list[ModuleCall] = field(default_factory=list)
     _losses: list[torch.Tensor] = field(default_factory=list)
+    _averaged: dict[int, AveragedGradient] = field(default_factory=dict)
     _depth: int = 0
     _labels: _LabelMode | None = None
 
@@ -81,6 +83,8 @@ class Verification:
     def attached(self) -> Iterator[None]:
         """Watch the program that runs in this block."""
         with ExitStack() as undo:
+            if self.step.manifest.averaged_over > 1:
+                undo.enter_context(as_single_rank())
             wrap(nn.Module, "__call__", self._calling, undo)
             watch_backward(self, undo)
             StepHooks(
@@ -140,6 +144,7 @@ class Verification:
                 raise VerifyDone from None
             self._modules[id(inner)] = inner
         record = self._record_of(inner, expected)
+        self._averaged |= record.averaged
         call = record.calls[0]
         self._calls.append(call)
         set_before(call)
@@ -220,7 +225,9 @@ class Verification:
         for module in self._modules.values():
             for parameter in module.parameters():
                 done.gradients[id(parameter)] = (parameter, parameter.grad)
-        record = StepRecord(self.step.manifest.step, self.step.manifest.rank, list(self._calls))
+        manifest = self.step.manifest
+        record = StepRecord(manifest.step, manifest.rank, list(self._calls))
+        record.averaged_over, record.averaged = manifest.averaged_over, self._averaged
         self.outcome = outcome_of(record, done)
         self.unused = 0 if self._labels is None else len(self._labels.wanted)
         raise VerifyDone
