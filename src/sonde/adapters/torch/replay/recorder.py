@@ -49,7 +49,8 @@ class StepRecorder:
     (``has_closure``; LBFGS, Lightning), the gradients exist when the closure has returned, and the
     weights are changed right after: ``closure_returned`` is called then, and may `take` the step.
     ``raised`` is called with an exception that leaves a recorded module or a backward pass, before
-    the program can handle it, and may `take` the step, too.
+    the program can handle it, and may `take` the step, too. ``step_begins`` is called when the
+    first module of a step is called.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class StepRecorder:
         rank: int = 0,
         closure_returned: Callable[[torch.optim.Optimizer], None] = lambda optimizer: None,
         raised: Callable[[Exception], None] = lambda error: None,
+        step_begins: Callable[[], None] = lambda: None,
     ) -> None:
+        self._step_begins = step_begins
         self._report = report
         self._raised = raised
         self._at_closure = closure_returned
@@ -81,6 +84,7 @@ class StepRecorder:
         )
         self._hook = OutermostHook(self._module_begins, self._module_ended)
         self._was_active = False
+        self._has_begun = False
 
     def install(self, undo: ExitStack) -> None:
         """Record until ``undo`` is closed."""
@@ -166,6 +170,7 @@ class StepRecorder:
 
     def forget(self) -> None:
         """Forget the events of the running step."""
+        self._has_begun = False
         self._events.clear()
         self._known.clear()
         self._prior.forget()
@@ -209,6 +214,9 @@ class StepRecorder:
             self._switch.pause(self._outside)
             kwargs = frame.f_locals.get("kwargs", {})
             self._calls.begin(module, args, kwargs, frame, self._backward.count)
+            if not self._has_begun:
+                self._has_begun = True
+                self._step_begins()
             return True
         return False
 
