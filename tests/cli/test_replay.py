@@ -256,3 +256,36 @@ def test_the_op_that_the_compiler_gets_wrong_is_named(tmp_path: Path) -> None:
     assert wrong.returncode == 1, wrong.stdout + wrong.stderr
     assert "silu" in wrong.stdout
     assert "step 3: relative error to float64" in wrong.stdout
+
+
+HEALTHY = SCRIPT.replace("x[11] = 50.0", "import sonde; sonde.trigger('to look at it')")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "built",
+    [
+        "torch.compile(Net(), backend='aot_eager', dynamic=True)",
+        "Net(); model.compile(backend='aot_eager')",
+    ],
+)
+def test_a_network_is_compiled_again_as_it_was(tmp_path: Path, built: str) -> None:
+    """Inductor, the default, fuses ops: its results differ in the last bits."""
+    step = guarded(tmp_path, HEALTHY.replace("model = Net()", f"model = {built}"))
+    (module,) = json.loads((step / "manifest.json").read_text())["modules"]
+    found = module.get("compilation") or module["compiled_parts"][""]
+    assert found["backend"] == "aot_eager"
+    done = sonde(tmp_path, "replay", step)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bit for bit" in done.stdout
+
+
+def test_infinities_that_reach_neither_loss_nor_gradient_are_no_fault(tmp_path: Path) -> None:
+    script = HEALTHY.replace(
+        "return self.last(h * gain)",
+        "mask = torch.log(torch.zeros_like(gain))\n"
+        "        return self.last(torch.where(mask.isinf(), h * gain, mask))",
+    )
+    done = sonde(tmp_path, "replay", guarded(tmp_path, script))
+    assert done.returncode == 0, done.stderr
+    assert "begin at" not in done.stdout

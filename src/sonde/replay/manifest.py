@@ -66,11 +66,21 @@ class StoredParameter(ManifestSection, frozen=True, kw_only=True, omit_defaults=
     own_gradient: AnyStoredValue | None = None
 
 
+class StoredCompilation(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
+    """The arguments of ``torch.compile``."""
+
+    backend: str
+    options: dict[str, Any] = {}
+    dynamic: bool | None = None
+    fullgraph: bool = False
+
+
 class StoredModule(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """An outermost module: its class, its parameters and buffers.
 
     ``object`` is its index in the pickle; None if it could not be pickled, for the reason
-    ``problem``. ``dropped`` are hooks of the program that could not be pickled.
+    ``problem``. ``dropped`` are hooks of the program that could not be pickled. ``compilation``:
+    how it was compiled as a whole; ``compiled_parts``: submodules compiled in place, by name.
     """
 
     name: str
@@ -80,6 +90,8 @@ class StoredModule(ManifestSection, frozen=True, kw_only=True, omit_defaults=Tru
     object: Index | None = None
     problem: str = ""
     is_compiled: bool = False
+    compilation: StoredCompilation | None = None
+    compiled_parts: dict[str, StoredCompilation] = {}
     wrapper: str = ""
     dropped: list[str] = []
 

@@ -19,6 +19,7 @@ from sonde.adapters.torch.replay.step_record import (
 )
 from sonde.adapters.torch.replay.storage import environment
 from sonde.adapters.torch.replay.storage.collected_step import CollectedStep
+from sonde.adapters.torch.replay.storage.compilation import compilation_of, compiled_parts
 from sonde.adapters.torch.replay.storage.function_names import function_name
 from sonde.adapters.torch.replay.storage.kept_value_writer import (
     KeptValueWriter,
@@ -157,6 +158,8 @@ class RecordWriter:
             object=None if isinstance(kept, str) else kept,
             problem=kept if isinstance(kept, str) else "",
             is_compiled=COMPILED in wrappers,
+            compilation=compilation_of(called),
+            compiled_parts=compiled_parts(module),
             wrapper=" ".join(wrappers),
             dropped=unpicklable_hooks(module),
         )
