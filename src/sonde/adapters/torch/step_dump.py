@@ -23,7 +23,6 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.replay.execution import FATAL
-from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, ReplayProblem
 from sonde.adapters.torch.replay.storage import collect_step
@@ -38,6 +37,7 @@ from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import STEPS, rank_layout
 from sonde.dump.sinks.steps import make_room, write_metadata
+from sonde.replay.reason_text import reasons_text
 
 _log = logging.getLogger("sonde.capture")
 _RUNNING: list[StepDump] = []

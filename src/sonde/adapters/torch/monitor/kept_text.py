@@ -9,10 +9,10 @@ from pathlib import Path
 from sonde.adapters.torch.monitor.explaining import StepExplanation
 from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
-from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.core.graph import Source, shown_source
 from sonde.core.text.number_text import count_text, scientific
 from sonde.monitor.triggers import Trigger
+from sonde.replay.reason_text import reasons_text
 
 _SHOWN_ROWS = 8
 _UNREMARKABLE = ("call_failed", "reduced_gradients")

@@ -20,7 +20,6 @@ from sonde.adapters.torch.replay.questions.changed_records import (
     without_spoiled_clipping,
 )
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
-from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.adapters.torch.replay.run_again import (
     Replayed,
     batch_size,
@@ -35,6 +34,7 @@ from sonde.core.text.number_text import count_text, number_text
 from sonde.replay.errors import ReplayError
 from sonde.replay.judgement import Outcome, still_fires, unjudged_reason
 from sonde.replay.manifest import StoredCompilation
+from sonde.replay.reason_text import reasons_text
 from sonde.replay.row_bisection import smallest_rows
 
 Form = Literal["captured", "eager", "compiled"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from sonde.adapters.torch.replay.step_record import ReplayProblem
+from typing import Protocol
 
 _REASONS = {
     "closure": "the optimizer computes the gradients itself, in a closure",
@@ -28,7 +27,17 @@ _REASONS = {
 }
 
 
-def reasons_text(reasons: Sequence[ReplayProblem]) -> str:
+class Reason(Protocol):
+    """A `ReplayProblem` of a running training, or a `StoredReason` of a captured step."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
+
+
+def reasons_text(reasons: Sequence[Reason]) -> str:
     """The reasons, each once."""
     texts = dict.fromkeys(
         _REASONS.get(each.kind, each.kind) + (f" ({each.subject})" if each.subject else "")
