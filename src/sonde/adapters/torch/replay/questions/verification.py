@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
@@ -30,7 +29,13 @@ from sonde.adapters.torch.replay.outside_ops import (
     push_function_mode_below,
 )
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
+from sonde.adapters.torch.replay.questions.verified_labels import (
+    LabelMode,
+    LossInput,
+    own_or_copy,
+)
 from sonde.adapters.torch.replay.random_states import set_random
+from sonde.adapters.torch.replay.recording.closures import watch_closures
 from sonde.adapters.torch.replay.saved_state import set_before
 from sonde.adapters.torch.replay.step_record import AveragedGradient, ModuleCall, StepRecord
 from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
@@ -71,7 +76,7 @@ class Verification:
     _losses: list[torch.Tensor] = field(default_factory=list)
     _averaged: dict[int, AveragedGradient] = field(default_factory=dict)
     _depth: int = 0
-    _labels: _LabelMode | None = None
+    _labels: LabelMode | None = None
 
     def __post_init__(self) -> None:
         modules = self.step.manifest.modules
@@ -87,13 +92,16 @@ class Verification:
                 undo.enter_context(as_single_rank())
             wrap(nn.Module, "__call__", self._calling, undo)
             watch_backward(self, undo)
-            StepHooks(
-                lambda _: self._stepping(),
+            hooks = StepHooks(
+                lambda _: self._stepping() if hooks.closure is None else None,
                 lambda _: None,
                 lambda: None,
                 lambda _: None,
                 lambda _: self._stepping(),
-            ).install(undo)
+            )
+            hooks.install(undo)
+            # An optimizer with a closure (Lightning) has its gradients when that has returned.
+            watch_closures(lambda _: None, lambda _: self._stepping(), undo)
             undo.callback(self._stop_labels)
             yield
 
@@ -150,13 +158,14 @@ class Verification:
         set_before(call)
         set_random(call.random)
         if self._labels is None:
-            self._labels = _LabelMode(self._labels_of(record))
+            self._labels = LabelMode(self._labels_of(record))
         given = list(tensors_in((args, kwargs)))
         wanted = list(call.inputs)
         if len(given) == len(wanted):
             replaced = {
                 id(one): _values(kept, one) for one, kept in zip(given, wanted, strict=True)
             }
+            self._labels.know(one for one in given if replaced[id(one)] is one)
             return map_tree((args, kwargs), torch.Tensor, lambda each: replaced.get(id(each), each))  # type: ignore[no-any-return]
         if any(kept.alias.is_meta for kept in wanted):
             self.problem = ReplayError(
@@ -186,11 +195,11 @@ class Verification:
         record.events = [call, *record.outside_ops]
         return record
 
-    def _labels_of(self, record: StepRecord) -> list[_LossInput]:
+    def _labels_of(self, record: StepRecord) -> list[LossInput]:
         """The tensors that ops outside of modules were given and that the step did not compute."""
         made = {id(each.tensor) for call in record.calls for each in call.outputs}
         return [
-            _LossInput(op.function, position, kept.values)
+            LossInput(op.function, position, kept.values)
             for op in record.outside_ops
             for position, kept in enumerate(op.inputs)
             if id(kept) not in made and _is_given(kept)
@@ -229,62 +238,11 @@ class Verification:
         record = StepRecord(manifest.step, manifest.rank, list(self._calls))
         record.averaged_over, record.averaged = manifest.averaged_over, self._averaged
         self.outcome = outcome_of(record, done)
-        self.unused = 0 if self._labels is None else len(self._labels.wanted)
+        if self._labels is not None:
+            self.unused = len(self._labels.wanted)
+            is_unknown = self._labels.is_spoiled and not self.outcome.is_finite
+            self.outcome = replace(self.outcome, is_spoiled_outside=is_unknown)
         raise VerifyDone
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LossInput:
-    """A tensor that an op outside of modules was given: of which function, at which place."""
-
-    function: Any
-    position: int
-    values: torch.Tensor
-
-    def is_like(self, tensor: torch.Tensor) -> bool:
-        values = self.values
-        return values.shape == tensor.shape and values.dtype == tensor.dtype
-
-
-class _LabelMode(TorchFunctionMode):
-    """Gives the program's loss the tensors that the captured loss was given, such as labels.
-
-    A tensor is exchanged where the program calls the same function of torch with a tensor of the
-    same shape and dtype at the same place. Integers are also exchanged in other functions: a fix
-    may replace the loss function.
-    """
-
-    def __init__(self, wanted: list[_LossInput]) -> None:
-        super().__init__()
-        self.wanted = wanted
-        self.is_active = False
-        self._given: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        with private.unobserved():
-            pairs = list(enumerate(tensors_in((args, kwargs))))
-            exchanged = {id(each): self._exchange(func, at, each) for at, each in pairs}
-            if any(exchanged[id(each)] is not each for _, each in pairs):
-                args, kwargs = map_tree(
-                    (args, kwargs), torch.Tensor, lambda each: exchanged[id(each)]
-                )
-        return func(*args, **kwargs)
-
-    def _exchange(self, function: Any, position: int, tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in self._given:
-            return self._given[id(tensor)][1]
-        if tensor.requires_grad:
-            return tensor
-        like = [each for each in self.wanted if each.is_like(tensor)]
-        same = [each for each in like if (each.function, each.position) == (function, position)]
-        integers = [each for each in like if not each.values.is_floating_point()]
-        for found in (*same, *integers):
-            self.wanted.remove(found)
-            values = own_or_copy(found.values, tensor)
-            self._given[id(tensor)] = (tensor, values)  # the reference keeps the id
-            return values
-        return tensor
 
 
 def _values(kept: KeptTensor, own: torch.Tensor) -> torch.Tensor:
@@ -294,20 +252,6 @@ def _values(kept: KeptTensor, own: torch.Tensor) -> torch.Tensor:
     if kept.requires_grad:
         return kept.values.detach().clone().requires_grad_()
     return own_or_copy(kept.values, own)
-
-
-def own_or_copy(values: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    """``own`` with these values, so that other uses of it have them, too; else a copy of them.
-
-    Memory that torch has not allocated is not written to: it may be a file of the user.
-    """
-    is_alike = own.shape == values.shape and own.dtype == values.dtype
-    storage = own.untyped_storage() if own.layout is torch.strided else None
-    is_free = storage is not None and storage.resizable() and not storage.is_shared()
-    if not is_alike or not is_free or 0 in own.stride() or own.is_inference():
-        return values.detach().clone()
-    with torch.no_grad():
-        return own.copy_(values)
 
 
 def _is_given(kept: KeptTensor) -> bool:
