@@ -21,7 +21,7 @@ _Place = tuple[int, int]
 class _EarlyCopy:
     tensor: torch.Tensor
     version: int
-    memory: torch.Tensor
+    memory: NDArray[np.uint8]
 
     @property
     def is_current(self) -> bool:
@@ -51,12 +51,10 @@ class CopyMemory:
                     continue
                 place = each.data_ptr(), each.nbytes
                 known = before.get(place)
-                memory = torch.empty_like(each) if known is None else known.memory
-                if memory.dtype == each.dtype and memory.shape == each.shape:
-                    version = private.version_of(each)
-                    self._early[place] = _EarlyCopy(each, version, memory)
-            for copy in self._early.values():
-                copy.memory.copy_(copy.tensor)
+                memory = np.empty(each.nbytes, np.uint8) if known is None else known.memory
+                self._early[place] = _EarlyCopy(each, private.version_of(each), memory)
+                # Not by torch, which would start threads of its own beside the training's.
+                np.copyto(memory, each.detach().view(-1).view(torch.uint8).numpy())
 
     def copy(self, weights: Weights) -> Weights:
         """The same with values that the program does not change. The copies that were made before
@@ -72,7 +70,7 @@ class CopyMemory:
         values = weight.bits()
         early = self._early.get((values.__array_interface__["data"][0], values.nbytes))
         if early is not None and early.is_current:
-            memory = early.memory.detach().view(-1).view(torch.uint8).numpy()
+            memory = early.memory
         else:
             memory = self._taken(values.nbytes, before)
             np.copyto(memory.view(values.dtype).reshape(values.shape), values)
