@@ -102,6 +102,7 @@ def guard(
     triggers: Iterable[str] = (),
     snapshot_every: int = 0,
     repeat_every: int = 0,
+    optimizer_state: bool = False,
 ) -> Iterator[None]:
     """Monitor the training in this block, and keep the step that goes wrong.
 
@@ -122,6 +123,7 @@ def guard(
         triggers=triggers,
         snapshot_every=snapshot_every,
         repeat_every=repeat_every,
+        optimizer_state=optimizer_state,
     )
     with guarding.guard(options):
         yield

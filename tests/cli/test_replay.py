@@ -190,3 +190,102 @@ def test_a_damaged_file_is_one_line(
     (step / name).write_bytes(content[: len(content) // 2])
     assert main(["replay", str(step)]) == 2
     assert capsys.readouterr().err.rstrip().endswith("[step-damaged]")
+
+
+MOMENTUM = (
+    SCRIPT.replace("import sys\n", "import sys\nimport sonde\n")
+    .replace("AdamW(model.parameters(), lr=0.001)", "SGD(model.parameters(), lr=0.5, momentum=0.9)")
+    .replace("x[11] = 50.0", "sonde.trigger('to look at it')")
+    .replace(
+        "        optimizer.step()\n",
+        """\
+        before = [each.detach().double() for each in model.parameters()]
+        optimizer.step()
+        if step == 3:
+            after = [each.detach().double() for each in model.parameters()]
+            update = sum(float((a - b).square().sum()) for a, b in zip(after, before))
+            norm = sum(float(b.square().sum()) for b in before)
+            print("update", (update / norm) ** 0.5)
+""",
+    )
+)
+
+
+def test_the_update_is_that_of_the_training_where_the_optimizers_state_was_kept(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(MOMENTUM)
+    trained = sonde(tmp_path, "run", "--guard", "--optimizer-state", "train.py")
+    assert trained.returncode == 0, trained.stderr
+    update = float(trained.stdout.split()[1])
+    found = []
+    for rate in (0.5, 0.05):
+        done = sonde(tmp_path, "replay", "sonde_steps", "--set", f"lr={rate}", "--json", "-")
+        assert done.returncode == 0, done.stderr
+        (finding,) = json.loads(done.stdout)["findings"]
+        assert finding["status"] == "established"
+        found.append(finding["evidence"]["update_ratio"])
+    assert found == [pytest.approx(update, rel=1e-6), pytest.approx(update / 10, rel=1e-4)]
+    done = sonde(tmp_path, "replay", "sonde_steps", "--dump-to", "out")
+    assert done.returncode == 0, done.stderr
+    assert any("optimizer" in str(each) for each in Dump(tmp_path / "out").tensors(step=3))
+
+
+@pytest.mark.slow
+def test_the_op_that_the_compiler_gets_wrong_is_named(tmp_path: Path) -> None:
+    """``aot_eager_decomp_partition`` decomposes as Inductor does, without making machine code."""
+    script = (
+        SCRIPT.replace("self.norm(self.first(x))", "nn.functional.silu(self.first(x))")
+        .replace("x[11] = 50.0", "import sonde; sonde.trigger('to look at it')")
+        .replace("model = Net()", "model = torch.compile(Net(), backend=BACKEND)")
+        .replace("WIDTH = 8\n", "WIDTH = 8\nBACKEND = 'aot_eager_decomp_partition'\n")
+    )
+    step = guarded(tmp_path, script)
+    agrees = sonde(tmp_path, "replay", step, "--compile-check")
+    assert agrees.returncode == 0, agrees.stderr
+    assert agrees.stdout.splitlines()[-1] == "compiled code agrees"
+    planted = tmp_path / "planted.py"
+    planted.write_text(
+        "import torch\n"
+        "from torch._inductor.decomposition import decompositions\n"
+        "def wrong(x):\n    return x * torch.sigmoid(1.01 * x)\n"
+        "decompositions[torch.ops.aten.silu.default] = wrong\n"
+        "from train import Net\n"
+    )
+    wrong = sonde(tmp_path, "replay", step, "--compile-check", "--module", f"{planted}:Net")
+    assert wrong.returncode == 1, wrong.stdout + wrong.stderr
+    assert "silu" in wrong.stdout
+    assert "step 3: relative error to float64" in wrong.stdout
+
+
+HEALTHY = SCRIPT.replace("x[11] = 50.0", "import sonde; sonde.trigger('to look at it')")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "built",
+    [
+        "torch.compile(Net(), backend='aot_eager', dynamic=True)",
+        "Net(); model.compile(backend='aot_eager')",
+    ],
+)
+def test_a_network_is_compiled_again_as_it_was(tmp_path: Path, built: str) -> None:
+    """Inductor, the default, fuses ops: its results differ in the last bits."""
+    step = guarded(tmp_path, HEALTHY.replace("model = Net()", f"model = {built}"))
+    (module,) = json.loads((step / "manifest.json").read_text())["modules"]
+    found = module.get("compilation") or module["compiled_parts"][""]
+    assert found["backend"] == "aot_eager"
+    done = sonde(tmp_path, "replay", step)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bit for bit" in done.stdout
+
+
+def test_infinities_that_reach_neither_loss_nor_gradient_are_no_fault(tmp_path: Path) -> None:
+    script = HEALTHY.replace(
+        "return self.last(h * gain)",
+        "mask = torch.log(torch.zeros_like(gain))\n"
+        "        return self.last(torch.where(mask.isinf(), h * gain, mask))",
+    )
+    done = sonde(tmp_path, "replay", guarded(tmp_path, script))
+    assert done.returncode == 0, done.stderr
+    assert "begin at" not in done.stdout

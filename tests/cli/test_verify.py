@@ -132,3 +132,71 @@ def test_what_cannot_be_executed_is_one_line(
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith(f"[{slug}]"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+OUTSIDE = """\
+import sys
+import torch
+from torch import nn
+
+torch.manual_seed(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+model = nn.Linear(6, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+for step in range(4):
+    x, y = torch.randn(16, 6), torch.randn(16, 1)
+    if step == 2:
+        x[11] = 50.0
+    optimizer.zero_grad()
+    out = model(x)
+    gain = torch.sqrt(100.0 - x.sum(1, keepdim=True))
+    loss = (out * gain - y).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+CLAMPED = ("100.0 - x.sum(1, keepdim=True)", "(100.0 - x.sum(1, keepdim=True)).clamp(min=1)")
+
+
+def test_what_the_loss_computes_from_the_batch_is_computed_by_the_changed_code(
+    tmp_path: Path,
+) -> None:
+    step = guarded(tmp_path, OUTSIDE)
+    still = sonde(tmp_path, "verify", step, "--", "train.py", 7)
+    assert still.returncode == 1, still.stdout + still.stderr
+    (tmp_path / "fixed.py").write_text(OUTSIDE.replace(*CLAMPED))
+    losses = set()
+    for seed in (7, 8):
+        done = sonde(tmp_path, "verify", step, "--", "fixed.py", seed)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "[verify-labels]" not in done.stderr
+        losses.add(done.stdout)
+    assert len(losses) == 1  # the batch and the labels are those of the step, not the program's
+
+
+def test_what_is_computed_before_the_network_is_called_cannot_be_verified(tmp_path: Path) -> None:
+    gain = "    gain = torch.sqrt(100.0 - x.sum(1, keepdim=True))\n"
+    script = OUTSIDE.replace(gain, "").replace(
+        "    out = model(x)\n", gain + "    out = model(x)\n"
+    )
+    step = guarded(tmp_path, script)
+    (tmp_path / "fixed.py").write_text(script.replace(*CLAMPED))
+    done = sonde(tmp_path, "verify", step, "--", "fixed.py", 7)
+    assert done.returncode == 2
+    assert "computed before the network was called" in done.stderr
+
+
+def test_an_optimizer_with_a_closure_is_ended_before_its_update(tmp_path: Path) -> None:
+    body = OUTSIDE[OUTSIDE.index("    optimizer.zero_grad()") : OUTSIDE.index("    optimizer.step")]
+    script = OUTSIDE.replace(
+        body + "    optimizer.step()\n",
+        "    def closure():\n"
+        + "".join(f"    {line}\n" for line in body.splitlines())
+        + "        return loss\n"
+        + "    optimizer.step(closure)\n"
+        + "    print('updated')\n",
+    )
+    step = guarded(tmp_path, script)
+    for words, code in ((script, 1), (script.replace(*CLAMPED), 0)):
+        (tmp_path / "changed.py").write_text(words)
+        done = sonde(tmp_path, "verify", step, "--", "changed.py", 7)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "updated" not in done.stdout

@@ -71,6 +71,12 @@ def guard_command_options(command: F) -> F:
                 help="With --guard: execute every K-th step a second time before its update; a "
                 "step that computes something else is kept.",
             ),
+            click.option(
+                "--optimizer-state",
+                is_flag=True,
+                help="With --guard: keep the optimizer's state in captured steps, so that 'sonde "
+                "replay' can execute its update, also with other settings (--set lr=...).",
+            ),
         )
     ):
         command = option(command)
@@ -88,6 +94,7 @@ class GuardWords:
     guard_triggers: tuple[str, ...]
     snapshot_every: int | None
     repeat_every: int | None
+    optimizer_state: bool
 
     def requested_guard(self) -> GuardOptions | None:
         """The guard that is asked for; UsageError for an option that needs ``--guard``."""
@@ -98,6 +105,7 @@ class GuardWords:
             "--trigger": bool(self.guard_triggers),
             "--snapshot-every": self.snapshot_every is not None,
             "--repeat-every": self.repeat_every is not None,
+            "--optimizer-state": self.optimizer_state,
         }
         if not self.guard:
             for name, is_given in given.items():
@@ -111,6 +119,7 @@ class GuardWords:
             triggers=self.guard_triggers,
             snapshot_every=self.snapshot_every or 0,
             repeat_every=self.repeat_every or 0,
+            optimizer_state=self.optimizer_state,
         )
 
 

@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sonde.core.errors import SondeError
-from sonde.core.text.number_text import count_text, duration, number_text
+from sonde.core.text.number_text import count_text, duration, number_text, size_text
+from sonde.core.text.terminal_text import printable
 from sonde.monitor.reading import SignalTable, ranks_in, read_signals
 from sonde.replay.layout import MANIFEST, StepPlace, captured_steps, place_of
 from sonde.replay.manifest import Manifest, read_manifest
+from sonde.replay.reason_text import reasons_text
 
 _SHOWN_ROWS = 12
 _SHOWN_PARAMETERS = 5
@@ -115,21 +117,19 @@ def _triggered(signals: SignalTable, number: int) -> list[int]:
 def _table(signals: SignalTable, rows: list[int]) -> Table:
     shown = [name for name in _COLUMNS if not np.isnan(signals[name]).all()]
     table = Table(box=None, pad_edge=False)
-    table.add_column("step", justify="right")
-    for name in shown:
-        table.add_column(_COLUMNS[name], justify="right")
-    for title in ("nan/inf", "time", ""):
-        table.add_column(title, justify="left" if not title else "right")
+    for title in ("step", *map(_COLUMNS.__getitem__, shown), "nan/inf", "time"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
     for row in rows:
         bad = int(signals["non_finite_gradients"][row] + signals["non_finite_weights"][row])
         notes = [
-            "triggered" if signals["triggers"][row] else "",
+            "trigger" if signals["triggers"][row] else "",
             "skipped" if signals["is_skipped"][row] else "",
         ]
         seconds = float(signals["step_seconds"][row])
         table.add_row(
             str(signals["step"][row]),
-            *(number_text(float(signals[name][row])) for name in shown),
+            *(number_text(float(signals[name][row]), 3) for name in shown),
             f"{bad:,}",
             "" if np.isnan(seconds) else duration(seconds),
             ", ".join(filter(None, notes)),
@@ -153,13 +153,11 @@ def _print_step(place: StepPlace, console: Console) -> None:
     console.print(Text(f"{place.path}{why}", "bold"), soft_wrap=True)
     size = sum(each.stat().st_size for each in place.path.iterdir() if each.is_file())
     modules = ", ".join(each.of.rpartition(":")[2] for each in manifest.modules)
-    passes = count_text(manifest.accumulation, "backward pass").replace("passs", "passes")
-    console.print(f"    {modules}; {passes}; {size / 1e6:.3g} MB", soft_wrap=True)
-    for reason in manifest.unreplayable:
-        console.print(
-            Text(f"    not exact: {reason.kind} {reason.subject} {reason.detail}".rstrip()),
-            soft_wrap=True,
-        )
+    passes = count_text(manifest.accumulation, "backward call")
+    console.print(f"    {modules}; {passes}; {size_text(size)}", soft_wrap=True)
+    if manifest.unreplayable:
+        reasons = printable(reasons_text(manifest.unreplayable))
+        console.print(Text(f"    of a replay: {reasons}"), soft_wrap=True)
     console.print(Text(f"    sonde replay {place.path} --debug", "dim"), soft_wrap=True)
 
 

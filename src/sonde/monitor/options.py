@@ -25,8 +25,9 @@ class GuardOptions:
     """``directory`` gets the signals and the captured steps, at most ``keep`` of them.
 
     ``snapshot_every``: copy weights and optimizer state to host memory every so many steps;
-    ``repeat_every``: execute every so many steps a second time and compare; 0: never. Paths are
-    shown relative to ``started_in``, unless the program has left that directory.
+    ``repeat_every``: execute every so many steps a second time and compare; 0: never.
+    ``optimizer_state``: keep that of the optimizer in captured steps. Paths are shown relative to
+    ``started_in``, unless the program has left that directory.
     """
 
     directory: Path
@@ -35,6 +36,7 @@ class GuardOptions:
     triggers: tuple[TriggerExpression, ...] = ()
     snapshot_every: int = 0
     repeat_every: int = 0
+    optimizer_state: bool = False
     started_in: Path = field(default_factory=Path.cwd)
 
 
@@ -46,6 +48,7 @@ def guard_options(
     triggers: Iterable[str] = (),
     snapshot_every: int = 0,
     repeat_every: int = 0,
+    optimizer_state: bool = False,
 ) -> GuardOptions:
     """Check the options that a user gave; UsageError for the first that cannot be."""
     from sonde.monitor.expression import parse_trigger  # needs numpy: not at the start
@@ -75,7 +78,9 @@ def guard_options(
     _check_directory(place)
     expressions = tuple(map(parse_trigger, texts))
     action = cast(OnTrigger, on_trigger)
-    return GuardOptions(place, keep, action, expressions, snapshot_every, repeat_every)
+    return GuardOptions(
+        place, keep, action, expressions, snapshot_every, repeat_every, bool(optimizer_state)
+    )
 
 
 def _is_count(value: object) -> bool:

@@ -22,7 +22,9 @@ class Outcome:
     values of gradients and of weights are not finite, and the exception that ended it.
 
     ``bad_parameters`` have gradients that are not finite. ``is_deterministic``: whether a second
-    execution computed the same; None if there was none.
+    execution computed the same; None if there was none. ``is_of_other_rank``: gradients that
+    ranks average are not finite, and those of this rank are. ``is_spoiled_outside``: the step is
+    not finite, and a tensor of the captured step that the program computes itself is not either.
     """
 
     loss: float | None
@@ -32,6 +34,8 @@ class Outcome:
     bad_parameters: tuple[str, ...] = ()
     error: str | None = None
     is_deterministic: bool | None = None
+    is_of_other_rank: bool = False
+    is_spoiled_outside: bool = False
 
     @property
     def is_finite(self) -> bool:
@@ -62,6 +66,8 @@ def still_fires(manifest: Manifest, outcome: Outcome, directory: Path) -> bool |
         return outcome.error is not None
     if outcome.error is not None:
         return None
+    if outcome.is_of_other_rank or outcome.is_spoiled_outside:
+        return None
     if trigger is None or trigger.kind in ("call", "signal"):
         return not outcome.is_finite
     if trigger.kind == "non-finite":
@@ -80,6 +86,16 @@ def unjudged_reason(manifest: Manifest, outcome: Outcome) -> str:
     kind = "" if manifest.trigger is None else manifest.trigger.kind
     if outcome.error is not None:
         return outcome.error
+    if outcome.is_of_other_rank:
+        return (
+            "what this rank computes is finite, NaN and Inf came from another rank; take the step "
+            "that the other rank kept"
+        )
+    if outcome.is_spoiled_outside:
+        return (
+            "its loss was given a tensor with NaN or Inf that was computed before the network was "
+            "called, and that is not computed again from the batch of the step"
+        )
     if kind == "lost-gradients":
         return "which gradients the program clears shows in a training of several steps only"
     if kind == "nondeterministic":

@@ -57,18 +57,30 @@ class StoredTrigger(ManifestSection, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class StoredParameter(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
-    """A parameter, and its gradient when the step was captured."""
+    """A parameter, and its gradient when the step was captured. ``own_gradient``: what this rank
+    computed itself, if ranks averaged the gradient."""
 
     name: str
     index: Index
     gradient: AnyStoredValue | None = None
+    own_gradient: AnyStoredValue | None = None
+
+
+class StoredCompilation(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
+    """The arguments of ``torch.compile``."""
+
+    backend: str
+    options: dict[str, Any] = {}
+    dynamic: bool | None = None
+    fullgraph: bool = False
 
 
 class StoredModule(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     """An outermost module: its class, its parameters and buffers.
 
     ``object`` is its index in the pickle; None if it could not be pickled, for the reason
-    ``problem``. ``dropped`` are hooks of the program that could not be pickled.
+    ``problem``. ``dropped`` are hooks of the program that could not be pickled. ``compilation``:
+    how it was compiled as a whole; ``compiled_parts``: submodules compiled in place, by name.
     """
 
     name: str
@@ -78,6 +90,8 @@ class StoredModule(ManifestSection, frozen=True, kw_only=True, omit_defaults=Tru
     object: Index | None = None
     problem: str = ""
     is_compiled: bool = False
+    compilation: StoredCompilation | None = None
+    compiled_parts: dict[str, StoredCompilation] = {}
     wrapper: str = ""
     dropped: list[str] = []
 
@@ -242,7 +256,8 @@ class StoredPrior(ManifestSection, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Manifest(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything but the tensors. ``accumulation`` is the number of backward passes of the step."""
+    """Everything but the tensors. ``accumulation`` is the number of backward passes of the step,
+    ``averaged_over`` the number of ranks that averaged its gradients."""
 
     format: Natural
     step: Natural
@@ -260,6 +275,7 @@ class Manifest(ManifestSection, frozen=True, kw_only=True, omit_defaults=True):
     optimizer: StoredOptimizer | None = None
     scaler: StoredScaler | None = None
     unreplayable: list[StoredReason] = []
+    averaged_over: Natural = 1
 
 
 class _Version(msgspec.Struct):

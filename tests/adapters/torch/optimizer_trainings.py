@@ -85,9 +85,28 @@ def own_optimizer() -> Any:
     return network[0].weight.detach().clone()
 
 
+def changed_weights() -> Any:
+    """The program writes to weights and to the optimizer's state between two steps, as torch counts
+    writes and without that."""
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+    for number in range(4):
+        for parameter in network.parameters():
+            parameter.data.clamp_(-0.2, 0.2)
+        optimizer.zero_grad()
+        network(torch.randn(6, 4)).square().mean().backward()
+        if number:
+            with torch.no_grad():
+                optimizer.state[network[0].weight]["exp_avg"].mul_(0.5)
+        optimizer.step()
+        network[2].bias.data = torch.randn(3)
+    return network[0].weight.detach().clone()
+
+
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "gan": gan,
     "two optimizers": two_optimizers,
     "skipped step": skipped_step,
     "own optimizer": own_optimizer,
+    "changed weights": changed_weights,
 }

@@ -7,7 +7,6 @@ import logging
 import os
 import traceback
 from collections.abc import Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -24,12 +23,11 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.replay.execution import FATAL
-from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, ReplayProblem
-from sonde.adapters.torch.replay.storage import collect_step, write_collected
-from sonde.adapters.torch.replay.storage.tensor_files import CopyMemory
+from sonde.adapters.torch.replay.storage import collect_step
 from sonde.adapters.torch.step_numbers import StepNumbers
+from sonde.adapters.torch.step_writing import StepWriting
 from sonde.capture.config import CaptureConfig
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.interruption import is_interruption
@@ -39,7 +37,7 @@ from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import STEPS, rank_layout
 from sonde.dump.sinks.steps import make_room, write_metadata
-from sonde.replay.layout import StepPlace
+from sonde.replay.reason_text import reasons_text
 
 _log = logging.getLogger("sonde.capture")
 _RUNNING: list[StepDump] = []
@@ -118,16 +116,18 @@ def dump_steps(
 class StepDump:
     """Writes the steps of one process. Its hooks run in the training thread.
 
-    Before the optimizer changes the weights, the training thread copies what the step needs; a
-    thread writes the copy while the training goes on. There is one copy at a time: the training
-    waits if the disk is slower. A failure is reported once and ends the dump, not the training.
+    Before the optimizer changes the weights, what the step needs is copied, and written in a thread
+    while the training goes on. A failure is reported once and ends the dump, not the training.
     """
 
     def __init__(self, config: CaptureConfig, lines: RankLines) -> None:
         self._config = config
         self._lines = lines
         self._recorder = StepRecorder(
-            self._failed, rank=lines.rank, closure_returned=self._closure_returned
+            self._failed,
+            rank=lines.rank,
+            closure_returned=self._closure_returned,
+            step_begins=self._step_begins,
         )
         self._hooks = StepHooks(
             self._began, lambda optimizer: None, self._ended, self._elsewhere, self._skipped
@@ -135,9 +135,7 @@ class StepDump:
         self._numbers = StepNumbers(self._begin_at, lambda: self._step, self._failed)
         self._shield = FailureGuard(self._failed)
         self._layout = rank_layout(config.path, lines.rank)
-        self._threads = ThreadPoolExecutor(1, "sonde-steps")
-        self._memory = CopyMemory()
-        self._writing: Future[StepPlace] | None = None
+        self._writing = StepWriting(self._layout.root / STEPS)
         self._step = config.initial_step
         self._kept: list[int] = []
         self._unreplayable: dict[int, list[ReplayProblem]] = {}
@@ -162,6 +160,12 @@ class StepDump:
 
     # ------------------------------------------------------------------ hooks
 
+    def _step_begins(self) -> None:
+        """The first network of a step is called."""
+        if not self._is_idle and self._step in self._config.selection.steps:
+            with self._shield:
+                self._writing.step_begins()
+
     def _began(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_idle or self._hooks.depth > 1:
             return
@@ -170,6 +174,7 @@ class StepDump:
                 self._numbers.find_trainer()
             has_closure = self._hooks.closure is not None
             self._recorder.optimizer_begins(optimizer, has_closure=has_closure)
+            self._writing.optimizer_begins(optimizer)
             if not has_closure:
                 self._keep(optimizer, steps=True)
 
@@ -217,7 +222,9 @@ class StepDump:
         step = self._step
         if step not in self._config.selection.steps or step in self._kept[-1:]:
             return
-        record = self._recorder.take(step, optimizer, finds_owners=steps)
+        record = self._recorder.take(step, optimizer)
+        if steps:
+            self._recorder.find_owners(record)
         scaler = self._hooks.scaler
         if isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
             record.scaling = GradScaling(scaler, scaler.get_scale())
@@ -227,19 +234,11 @@ class StepDump:
             self._unreplayable[step] = fatal
         if is_empty:
             return
-        self._wait()
-        collected = collect_step(record, None, {}, keeps_state=steps).copied(self._memory)
+        self._writing.wait()
+        self._writing.write(collect_step(record, None, {}, keeps_state=steps))
         self._kept.append(step)
-        directory = self._layout.root / STEPS
-        self._writing = self._threads.submit(write_collected, collected, directory)
         if not self._config.asynchronous:
-            self._wait()
-
-    def _wait(self) -> None:
-        """Wait until the step before is on the disk; raises why it is not."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+            self._writing.wait()
 
     # --------------------------------------------------------------------- end
 
@@ -248,8 +247,8 @@ class StepDump:
         if os.getpid() != self._pid:
             return
         with self._shield:
-            self._wait()
-        self._threads.shutdown()
+            self._writing.wait()
+        self._writing.close()
         if not self._config.selection.wants_rank(self._lines.rank):
             ranks = sorted(self._config.ranks or ())
             why = f"rank {self._lines.rank} is not in support_device {ranks}"

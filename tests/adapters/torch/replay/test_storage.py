@@ -106,7 +106,7 @@ NOT_STORED = {
     ModuleState: {"versions"},
     OutsideOp: set(),
     BackwardPass: {"number"},
-    StepRecord: {"scaling", "owners", "has_optimizer_state"},
+    StepRecord: {"averaged", "scaling", "owners", "has_optimizer_state"},
 }
 
 

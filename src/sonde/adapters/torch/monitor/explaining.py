@@ -44,7 +44,7 @@ class StepExplanation:
     ``loss_source``: the line that computed the loss. ``is_compiler_only``: compiled code gives NaN
     or Inf, the same ops one by one do not; ``compiled_call``: the line that called it.
     ``error_source``: the line of the program that raised. ``is_of_other_rank``: gradients that
-    ranks have exchanged are not finite, those that this rank computed are.
+    ranks have averaged are not finite or too large, those that this rank computed are not.
     """
 
     replayed: Replayed
@@ -77,7 +77,7 @@ def explain(
         elif replayed.first_differing_op is not None:
             rows = differing_rows(record, replayed.first_differing_op, recorder.scopes)
         elif replayed.plain.was_run and trigger.quantity != "weight":
-            found = _sufficient_rows(record, _test(trigger, replayed))
+            found = _sufficient_rows(record, _test(trigger, replayed, record.averaged_over))
         if found is not None:
             rows = found.rows
         if trigger.kind == "spike" and 0 < len(rows) < count:
@@ -93,7 +93,7 @@ def explain(
         _is_compiler_only(replayed),
         next((source_at(call.line) for call in record.calls), None),
         raised_at,
-        _is_of_other_rank(replayed, triggers),
+        _is_of_other_rank(record, replayed.plain, trigger),
         found.executions if found is not None and not found.is_minimal else None,
     )
 
@@ -101,14 +101,15 @@ def explain(
 _Holds = Callable[[Execution], bool]
 
 
-def _test(trigger: Trigger, replayed: Replayed) -> _Holds | None:
-    """Whether an execution with some rows does what the step did; None if rows cannot be judged."""
+def _test(trigger: Trigger, replayed: Replayed, ranks: int) -> _Holds | None:
+    """Whether an execution with some rows does what the step did; None if rows cannot be judged.
+    ``ranks``: how many average the gradients."""
     threshold, plain = trigger.threshold, replayed.plain
     if trigger.kind == "exception":
         return lambda done: is_same_error(done.error, plain.error)
     if trigger.kind == "spike" and threshold is not None:
         limit = threshold
-        return lambda done: done.error is None and _size_of(done, trigger.quantity) > limit
+        return lambda done: done.error is None and _part_of(done, trigger, ranks) > limit
     if is_non_finite(plain):
         return lambda done: done.error is None and is_non_finite(done)
     return None
@@ -128,12 +129,13 @@ def _sufficient_rows(record: StepRecord, holds: _Holds | None) -> RowSet | None:
     )
 
 
-def _size_of(done: Execution, quantity: str) -> float:
-    if quantity == "loss":
+def _part_of(done: Execution, trigger: Trigger, ranks: int) -> float:
+    """The loss, or the norm of what this rank adds to the gradients, which ranks may average."""
+    if trigger.quantity == "loss":
         return float(sum(float(each) for each in done.losses if each is not None))
     gradients = [gradient for _, gradient in done.gradients.values()]
     found = whole_norm(norms(gradients))
-    return 0.0 if np.isnan(found) else found
+    return 0.0 if np.isnan(found) else found / ranks
 
 
 def _extreme_op(
@@ -165,7 +167,11 @@ def _is_compiler_only(replayed: Replayed) -> bool:
     return is_non_finite(replayed.plain) and not is_non_finite(observed)
 
 
-def _is_of_other_rank(replayed: Replayed, triggers: Sequence[Trigger]) -> bool:
-    is_reduced = any(each.kind == "reduced_gradients" for each in replayed.plain.reasons)
-    is_bad = triggers[0].kind == "non-finite" and triggers[0].quantity == "gradient"
-    return is_reduced and is_bad and not is_non_finite(replayed.plain)
+def _is_of_other_rank(record: StepRecord, plain: Execution, trigger: Trigger) -> bool:
+    ranks, limit = record.averaged_over, trigger.threshold
+    if ranks <= 1 or not plain.was_run or plain.error is not None or trigger.quantity == "loss":
+        return False
+    if trigger.kind == "spike" and limit is not None:
+        return _part_of(plain, trigger, ranks) <= limit
+    is_bad = trigger.kind == "non-finite" and trigger.quantity == "gradient"
+    return is_bad and not is_non_finite(plain)

@@ -93,6 +93,7 @@ class Guarding:
             closure_returned=self._closure_returned,
             raised=self._step_raised,
             snapshot_every=options.snapshot_every,
+            keeps_optimizer_state=options.optimizer_state,
         )
         self._judging = StepJudging(options, self._keeper, self._report)
         self._actions = TriggerActions(options, self._keeper, self._judging, self._report)

@@ -9,10 +9,10 @@ from pathlib import Path
 from sonde.adapters.torch.monitor.explaining import StepExplanation
 from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
-from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.core.graph import Source, shown_source
 from sonde.core.text.number_text import count_text, scientific
 from sonde.monitor.triggers import Trigger
+from sonde.replay.reason_text import reasons_text
 
 _SHOWN_ROWS = 8
 _UNREMARKABLE = ("call_failed", "reduced_gradients")
@@ -80,7 +80,9 @@ def _explained(explanation: StepExplanation, triggers: Sequence[Trigger]) -> Ite
     if triggers[0].quantity != "weight":  # Those are the origin themselves.
         yield from _cause(explanation, triggers[0])
     if explanation.is_of_other_rank:
-        yield "what this rank computes is finite: it came from another rank"
+        is_spike = triggers[0].kind == "spike"
+        what = "below the threshold" if is_spike else "finite"
+        yield f"what this rank computes is {what}: it came from another rank"
     if replayed.plain.error is not None:
         op = "" if replayed.failed_op is None else f" in {replayed.failed_op.name}"
         at = _at(explanation.error_source)

@@ -21,6 +21,7 @@ from sonde.adapters.torch.monitor.explaining import StepExplanation, explain
 from sonde.adapters.torch.monitor.going_back import BadUpdate, WentBack, go_back, is_late
 from sonde.adapters.torch.monitor.parameter_names import ParameterColumns
 from sonde.adapters.torch.monitor.snapshots import Snapshots
+from sonde.adapters.torch.replay.averaged_gradients import note_own_gradients
 from sonde.adapters.torch.replay.execution import execute
 from sonde.adapters.torch.replay.module_calls import line_of
 from sonde.adapters.torch.replay.optimizer_step import find_bad_update
@@ -73,7 +74,9 @@ class StepKeeper:
         closure_returned: Callable[[torch.optim.Optimizer], None],
         raised: Callable[[Exception], None],
         snapshot_every: int = 0,
+        keeps_optimizer_state: bool = False,
     ) -> None:
+        self._keeps_state = keeps_optimizer_state
         self._recorder = StepRecorder(failed, closure_returned=closure_returned, raised=raised)
         self._snapshots = Snapshots(snapshot_every) if snapshot_every else None
         self._bad_update: BadUpdate | None = None
@@ -107,6 +110,10 @@ class StepKeeper:
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """The step was judged, and its optimizer is about to change the weights."""
         if self._snapshots is not None and self._record is not None:
+            if self._record.averaged_over > 1:
+                self._snapshots.refuse(
+                    "ranks average the gradients, and the averages of past steps are not kept"
+                )
             self._snapshots.before_update(step, optimizer, self._record)
 
     def closure_repeated(self, optimizer: torch.optim.Optimizer) -> None:
@@ -197,12 +204,21 @@ class StepKeeper:
             return None
         record.rank = rank
         explanation = explain(record, self._recorder, triggers)
+        note_own_gradients(record, explanation.replayed.plain)
+        if self._keeps_state:
+            self._recorder.find_owners(record)
         facts = _facts(triggers)
         kept = KeptStep(
             explanation, bad_update=self._bad_update, update_source=source_at(self._update_line)
         )
         try:
-            place = write_step(record, directory, facts, _signal_facts(signals, parameters.names))
+            place = write_step(
+                record,
+                directory,
+                facts,
+                _signal_facts(signals, parameters.names),
+                keeps_optimizer_state=self._keeps_state and record.optimizer is not None,
+            )
             kept = replace(kept, path=place.path)
         except SondeError as error:
             kept = replace(kept, problem=str(error))

@@ -308,13 +308,17 @@ class _Run:
                     self._compare("output gradient", name, output.gradient, arrived)
                 elif output.gradient is None:
                     output.gradient = arrived
-        is_reduced = any(each.kind == "reduced_gradients" for each in self._done.reasons)
+        averaged = self._record.averaged
         names = {id(each): name for name, each in _names(self._record)}
         for leaf, gradient in self._saved.gradients.values():
             self._done.gradients[id(leaf)] = (leaf, leaf.grad)
-            if not is_reduced and self._record.backward_passes:
-                name = names.get(id(leaf), "tensor")
+            if not self._record.backward_passes:
+                continue
+            name = names.get(id(leaf), "tensor")
+            if self._record.averaged_over <= 1:
                 self._compare("parameter gradient", name, gradient, leaf.grad)
+            elif id(leaf) in averaged and averaged[id(leaf)].own is not None:
+                self._compare("parameter gradient", name, averaged[id(leaf)].own, leaf.grad)
 
 
 def weight_versions(module: torch.nn.Module) -> int:

@@ -30,6 +30,11 @@ def is_transparent(module: nn.Module) -> bool:
     return type(module).__name__ == "DistributedDataParallel" and wrapped(module) is not None
 
 
+def ranks_of(module: nn.Module) -> int:
+    """How many ranks average the gradients of a module that `is_transparent`."""
+    return int(torch.distributed.get_world_size(getattr(module, "process_group", None)))
+
+
 class CallRecorder:
     """Makes a `ModuleCall` of each call of an outermost module that records gradients.
 

@@ -94,7 +94,7 @@ def run_again(
         search = OriginSearch(lambda: place.event, place.batch_size, weight_shapes(record))
         result.observed = observe(record, search, scopes, place=place, lines=result.lines)
         result.failed_op = search.failed
-        if search.found is not None:
+        if search.found is not None and _may_be_fault(record, plain, result.observed):
             _describe(search.found, record, result, select_rows)
         if not plain.is_exact and plain.differences:
             result.first_differing_op = find_nondeterministic_op(record, scopes)
@@ -205,6 +205,14 @@ def event_lines(event: Event | None) -> tuple[Source, ...]:
 
 
 # --------------------------------------------------------------------------- origins
+
+
+def _may_be_fault(record: StepRecord, plain: Execution, observed: Execution) -> bool:
+    """Whether NaN or Inf reach the loss or a gradient; those that do not are not a fault. Of a loss
+    that was computed in a way that is not recorded that is not known."""
+    if plain.error is not None or not all(each.is_connected for each in record.backward_passes):
+        return True
+    return is_non_finite(plain) or is_non_finite(observed)
 
 
 def _describe(

@@ -34,7 +34,7 @@ ReasonKind = Literal[
     "outside_unseen",  # the loss does not come from recorded ops
     "other_thread",  # a module ran in another thread
     "backward_inside",  # a module ran a backward pass or an optimizer inside its forward
-    "reduced_gradients",  # the gradients were averaged over ranks: those of a replay are not
+    "reduced_gradients",  # gradients were averaged over ranks: a replay has those of one rank
     "recording_failed",
 ]
 
@@ -221,6 +221,15 @@ class PriorGradient:
     values: torch.Tensor | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AveragedGradient:
+    """A gradient of the training that ranks averaged: what this rank computed itself, None if that
+    is not known, and the average, which the optimizer used."""
+
+    own: torch.Tensor | None
+    average: torch.Tensor | None
+
+
 @dataclass(slots=True, eq=False)
 class StepRecord:
     """One step, from its first module call to the optimizer that is about to step.
@@ -229,6 +238,8 @@ class StepRecord:
     ``unreplayable``: what cannot be executed again, and why. ``has_optimizer_state``: the optimizer
     has the state with which it stepped, so that it can step again. ``owners``: outermost modules,
     by name, that were not called in this step and have parameters of the optimizer.
+    ``averaged_over``: the number of ranks that averaged the gradients; ``averaged``: these, by the
+    id of the parameter.
     """
 
     step: int
@@ -240,6 +251,8 @@ class StepRecord:
     scaling: GradScaling | None = None
     prior_gradients: dict[int, PriorGradient] = field(default_factory=dict)
     unreplayable: list[ReplayProblem] = field(default_factory=list)
+    averaged_over: int = 1
+    averaged: dict[int, AveragedGradient] = field(default_factory=dict)
 
     @property
     def calls(self) -> list[ModuleCall]:

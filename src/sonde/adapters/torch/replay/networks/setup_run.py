@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from sonde.adapters.torch.replay.networks.single_rank import as_single_rank
 from sonde.adapters.torch.replay.networks.sources import fits
 from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.adapters.torch.replay.storage.wrappers import unwrapped
@@ -25,16 +26,18 @@ class SetupRun:
     """
 
     def __init__(self, step: CapturedStep) -> None:
+        self._is_of_ranks = step.manifest.averaged_over > 1
         self._wanted = [each for each in step.manifest.modules if each.parameters]
         self.found: list[nn.Module] = []
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        handle = register_module_forward_pre_hook(self._called)
-        try:
-            yield
-        finally:
-            handle.remove()
+        with as_single_rank() if self._is_of_ranks else nullcontext():
+            handle = register_module_forward_pre_hook(self._called)
+            try:
+                yield
+            finally:
+                handle.remove()
 
     def _called(self, module: nn.Module, _: Any) -> None:
         inner, _names = unwrapped(module)

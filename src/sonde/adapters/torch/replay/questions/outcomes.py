@@ -5,6 +5,10 @@ from __future__ import annotations
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.replay.averaged_gradients import (
+    gradients_for_optimizer,
+    is_of_other_rank,
+)
 from sonde.adapters.torch.replay.execution import Execution
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.adapters.torch.replay.storage.object_pickle import first_line
@@ -14,8 +18,8 @@ from sonde.replay.judgement import Outcome
 def outcome_of(record: StepRecord, done: Execution) -> Outcome:
     """Loss, gradients and weights of ``done``, which executed ``record``.
 
-    Norms are computed in float64; the gradients are divided by the scale of a GradScaler unless the
-    program has done so.
+    Norms are computed in float64, and those of gradients that ranks average of the average.
+    Gradients are divided by the scale of a GradScaler unless the program has done so.
     """
     names = {
         id(parameter): name
@@ -24,7 +28,7 @@ def outcome_of(record: StepRecord, done: Execution) -> Outcome:
     }
     total, count, bad = 0.0, 0, []
     with private.unobserved(), torch.no_grad():
-        for leaf, gradient in done.gradients.values():
+        for leaf, gradient in gradients_for_optimizer(record, done).values():
             if gradient is None or id(leaf) not in names:
                 continue
             values = _values(gradient)
@@ -47,6 +51,7 @@ def outcome_of(record: StepRecord, done: Execution) -> Outcome:
         non_finite_weights=weights,
         bad_parameters=tuple(bad),
         error=None if done.error is None else first_line(done.error),
+        is_of_other_rank=is_of_other_rank(record, done),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.replay.execution import Execution, execute
+from sonde.adapters.torch.replay.averaged_gradients import averages, gradients_for_optimizer
+from sonde.adapters.torch.replay.execution import execute
 from sonde.adapters.torch.replay.questions.changed_records import without_spoiled_clipping
 from sonde.adapters.torch.replay.questions.step_replay import StepReplay, check_ran
 from sonde.adapters.torch.replay.step_record import StepRecord
@@ -19,7 +20,7 @@ from sonde.core.errors import UsageError
 from sonde.core.finding import EvidenceStatus, Finding
 from sonde.core.settings import nearest
 from sonde.core.text.number_text import number_text
-from sonde.replay.judgement import still_fires
+from sonde.replay.judgement import still_fires, unjudged_reason
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
 
@@ -59,7 +60,10 @@ def with_settings(replaying: StepReplay, texts: Sequence[str]) -> Finding:
     of_optimizer = [each for each in settings if each.owner is None]
     evidence: dict[str, object] = {"settings": list(texts)}
     if of_optimizer:
-        ratio, bad = _updated(record, done, of_optimizer)
+        gradients = {key: each for key, (_, each) in gradients_for_optimizer(record, done).items()}
+        if record.averaged_over > 1 and not changed:
+            gradients = averages(record)
+        ratio, bad = _updated(record, gradients, of_optimizer)
         outcome = replace(outcome, non_finite_weights=bad)
         fires = still_fires(replaying.step.manifest, outcome, replaying.step.path)
         stored = replaying.step.manifest.optimizer
@@ -69,6 +73,9 @@ def with_settings(replaying: StepReplay, texts: Sequence[str]) -> Finding:
             status = "hypothesis"
             update += ", computed without the optimizer's state, which was not kept"
     happens = "it happens, too" if fires else "it does not happen"
+    if fires is None:
+        reason = unjudged_reason(replaying.step.manifest, outcome)
+        happens = f"it cannot be judged whether it happens: {reason}"
     evidence["fires"] = fires
     return Finding(
         "replay-set",
@@ -126,7 +133,11 @@ def _owner(module: nn.Module, name: str) -> nn.Module | None:
     return owner if isinstance(vars(owner).get(attribute, owner), _PLAIN) else None
 
 
-def _updated(record: StepRecord, done: Execution, settings: Sequence[Setting]) -> tuple[float, int]:
+def _updated(
+    record: StepRecord,
+    gradients: Mapping[int, torch.Tensor | None],
+    settings: Sequence[Setting],
+) -> tuple[float, int]:
     """The norm of the optimizer's update by that of the weights, and how many weights are not
     finite after it. The weights are afterwards as they were."""
     optimizer = record.optimizer
@@ -136,10 +147,10 @@ def _updated(record: StepRecord, done: Execution, settings: Sequence[Setting]) -
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     with private.unobserved(), torch.no_grad():
         weights = [each.detach().clone() for each in parameters]
-        gradients = [each.grad for each in parameters]
+        kept = [each.grad for each in parameters]
         try:
             for parameter in parameters:
-                parameter.grad = done.gradients.get(id(parameter), (parameter, None))[1]
+                parameter.grad = gradients.get(id(parameter))
             with torch.enable_grad():
                 optimizer.step()
             update = sum(
@@ -153,7 +164,7 @@ def _updated(record: StepRecord, done: Execution, settings: Sequence[Setting]) -
                 slug="replay-setting",
             ) from None
         finally:
-            for parameter, values, gradient in zip(parameters, weights, gradients, strict=True):
+            for parameter, values, gradient in zip(parameters, weights, kept, strict=True):
                 parameter.copy_(values)
                 parameter.grad = gradient
         norm = sum(float(each.double().norm()) ** 2 for each in weights)

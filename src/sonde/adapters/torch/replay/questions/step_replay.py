@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import nn
 
 from sonde.adapters.torch.determinism.randomness import Randomness
@@ -21,7 +20,6 @@ from sonde.adapters.torch.replay.questions.changed_records import (
     without_spoiled_clipping,
 )
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
-from sonde.adapters.torch.replay.questions.reason_text import reasons_text
 from sonde.adapters.torch.replay.run_again import (
     Replayed,
     batch_size,
@@ -30,10 +28,13 @@ from sonde.adapters.torch.replay.run_again import (
 )
 from sonde.adapters.torch.replay.step_record import StepRecord
 from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
+from sonde.adapters.torch.replay.storage.compilation import compiled_again
 from sonde.core.finding import Finding, Severity
 from sonde.core.text.number_text import count_text, number_text
 from sonde.replay.errors import ReplayError
 from sonde.replay.judgement import Outcome, still_fires, unjudged_reason
+from sonde.replay.manifest import StoredCompilation
+from sonde.replay.reason_text import reasons_text
 from sonde.replay.row_bisection import smallest_rows
 
 Form = Literal["captured", "eager", "compiled"]
@@ -52,10 +53,15 @@ class StepReplay:
         wanted = form or self.form
         modules = []
         for module, stored in zip(self.modules, self.step.manifest.modules, strict=True):
-            compiles = wanted == "compiled" or (wanted == "captured" and stored.is_compiled)
-            is_network = bool(stored.parameters)
-            compiled: nn.Module = torch.compile(module) if compiles and is_network else module  # type: ignore[assignment]
-            modules.append(compiled)
+            is_whole = wanted == "compiled" or (wanted == "captured" and stored.is_compiled)
+            settings = stored.compilation or StoredCompilation(backend="inductor")
+            modules.append(
+                compiled_again(
+                    module,
+                    settings if is_whole and stored.parameters else None,
+                    stored.compiled_parts if wanted == "captured" else {},
+                )
+            )
         return self.step.record(modules)
 
     def fires(self, record: StepRecord, done: Execution) -> tuple[bool | None, Outcome]:
@@ -123,7 +129,8 @@ class StepReplay:
         """Does the trigger fire in the other form, eager or compiled?"""
         base = self._executed(self.record())
         other = self._executed(self.record(form))
-        was_compiled = any(each.is_compiled for each in self.step.manifest.modules)
+        stored = self.step.manifest.modules
+        was_compiled = any(each.is_compiled or each.compiled_parts for each in stored)
         is_other = was_compiled == (form == "eager")
         return _compared(
             f"replay-{form}",
@@ -289,8 +296,15 @@ def _exactness(replayed: Replayed) -> Finding:
 
 
 def _left_out(done: Execution) -> str:
-    """What of the step is not executed or compared."""
-    return f"not all of it: {reasons_text(done.reasons)}" if done.reasons else ""
+    """What of the step is not executed or compared, and whose gradients are."""
+    reasons = [each for each in done.reasons if each.kind != "reduced_gradients"]
+    parts = [f"not all of it: {reasons_text(reasons)}"] if reasons else []
+    if len(reasons) < len(done.reasons):
+        parts.append(
+            "gradients are those that this rank computed; the optimizer used the average over the "
+            "ranks, which is kept, too"
+        )
+    return "; ".join(parts)
 
 
 def _compared(

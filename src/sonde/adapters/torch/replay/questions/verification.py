@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.step_end import StepHooks
-from sonde.adapters.torch.replay.comparison import has_same_bits
 from sonde.adapters.torch.replay.execution import Execution
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
+from sonde.adapters.torch.replay.networks.single_rank import as_single_rank
 from sonde.adapters.torch.replay.networks.sources import fits
 from sonde.adapters.torch.replay.networks.weights import give_weights
 from sonde.adapters.torch.replay.outside_ops import (
@@ -30,9 +29,15 @@ from sonde.adapters.torch.replay.outside_ops import (
     push_function_mode_below,
 )
 from sonde.adapters.torch.replay.questions.outcomes import outcome_of
+from sonde.adapters.torch.replay.questions.verified_labels import (
+    LabelMode,
+    LossInput,
+    own_or_copy,
+)
 from sonde.adapters.torch.replay.random_states import set_random
+from sonde.adapters.torch.replay.recording.closures import watch_closures
 from sonde.adapters.torch.replay.saved_state import set_before
-from sonde.adapters.torch.replay.step_record import ModuleCall, StepRecord
+from sonde.adapters.torch.replay.step_record import AveragedGradient, ModuleCall, StepRecord
 from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.adapters.torch.replay.storage.wrappers import unwrapped
 from sonde.core.patching import wrap
@@ -69,8 +74,9 @@ class Verification:
     _modules: dict[int, nn.Module] = field(default_factory=dict)
     _calls: list[ModuleCall] = field(default_factory=list)
     _losses: list[torch.Tensor] = field(default_factory=list)
+    _averaged: dict[int, AveragedGradient] = field(default_factory=dict)
     _depth: int = 0
-    _labels: _LabelMode | None = None
+    _labels: LabelMode | None = None
 
     def __post_init__(self) -> None:
         modules = self.step.manifest.modules
@@ -82,15 +88,20 @@ class Verification:
     def attached(self) -> Iterator[None]:
         """Watch the program that runs in this block."""
         with ExitStack() as undo:
+            if self.step.manifest.averaged_over > 1:
+                undo.enter_context(as_single_rank())
             wrap(nn.Module, "__call__", self._calling, undo)
             watch_backward(self, undo)
-            StepHooks(
-                lambda _: self._stepping(),
+            hooks = StepHooks(
+                lambda _: self._stepping() if hooks.closure is None else None,
                 lambda _: None,
                 lambda: None,
                 lambda _: None,
                 lambda _: self._stepping(),
-            ).install(undo)
+            )
+            hooks.install(undo)
+            # An optimizer with a closure (Lightning) has its gradients when that has returned.
+            watch_closures(lambda _: None, lambda _: self._stepping(), undo)
             undo.callback(self._stop_labels)
             yield
 
@@ -141,18 +152,20 @@ class Verification:
                 raise VerifyDone from None
             self._modules[id(inner)] = inner
         record = self._record_of(inner, expected)
+        self._averaged |= record.averaged
         call = record.calls[0]
         self._calls.append(call)
         set_before(call)
         set_random(call.random)
         if self._labels is None:
-            self._labels = _LabelMode(self._labels_of(record))
+            self._labels = LabelMode(self._labels_of(record))
         given = list(tensors_in((args, kwargs)))
         wanted = list(call.inputs)
         if len(given) == len(wanted):
             replaced = {
                 id(one): _values(kept, one) for one, kept in zip(given, wanted, strict=True)
             }
+            self._labels.know(one for one in given if replaced[id(one)] is one)
             return map_tree((args, kwargs), torch.Tensor, lambda each: replaced.get(id(each), each))  # type: ignore[no-any-return]
         if any(kept.alias.is_meta for kept in wanted):
             self.problem = ReplayError(
@@ -182,11 +195,11 @@ class Verification:
         record.events = [call, *record.outside_ops]
         return record
 
-    def _labels_of(self, record: StepRecord) -> list[_LossInput]:
+    def _labels_of(self, record: StepRecord) -> list[LossInput]:
         """The tensors that ops outside of modules were given and that the step did not compute."""
         made = {id(each.tensor) for call in record.calls for each in call.outputs}
         return [
-            _LossInput(op.function, position, kept.values)
+            LossInput(op.function, position, kept.values)
             for op in record.outside_ops
             for position, kept in enumerate(op.inputs)
             if id(kept) not in made and _is_given(kept)
@@ -221,64 +234,15 @@ class Verification:
         for module in self._modules.values():
             for parameter in module.parameters():
                 done.gradients[id(parameter)] = (parameter, parameter.grad)
-        record = StepRecord(self.step.manifest.step, self.step.manifest.rank, list(self._calls))
+        manifest = self.step.manifest
+        record = StepRecord(manifest.step, manifest.rank, list(self._calls))
+        record.averaged_over, record.averaged = manifest.averaged_over, self._averaged
         self.outcome = outcome_of(record, done)
-        self.unused = 0 if self._labels is None else len(self._labels.wanted)
+        if self._labels is not None:
+            self.unused = len(self._labels.wanted)
+            is_unknown = self._labels.is_spoiled and not self.outcome.is_finite
+            self.outcome = replace(self.outcome, is_spoiled_outside=is_unknown)
         raise VerifyDone
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LossInput:
-    """A tensor that an op outside of modules was given: of which function, at which place."""
-
-    function: Any
-    position: int
-    values: torch.Tensor
-
-    def is_like(self, tensor: torch.Tensor) -> bool:
-        values = self.values
-        return values.shape == tensor.shape and values.dtype == tensor.dtype
-
-
-class _LabelMode(TorchFunctionMode):
-    """Gives the program's loss the tensors that the captured loss was given, such as labels.
-
-    A tensor is exchanged where the program calls the same function of torch with a tensor of the
-    same shape and dtype at the same place. Integers are also exchanged in other functions: a fix
-    may replace the loss function.
-    """
-
-    def __init__(self, wanted: list[_LossInput]) -> None:
-        super().__init__()
-        self.wanted = wanted
-        self.is_active = False
-        self._given: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        with private.unobserved():
-            pairs = list(enumerate(tensors_in((args, kwargs))))
-            exchanged = {id(each): self._exchange(func, at, each) for at, each in pairs}
-            if any(exchanged[id(each)] is not each for _, each in pairs):
-                args, kwargs = map_tree(
-                    (args, kwargs), torch.Tensor, lambda each: exchanged[id(each)]
-                )
-        return func(*args, **kwargs)
-
-    def _exchange(self, function: Any, position: int, tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in self._given:
-            return self._given[id(tensor)][1]
-        if tensor.requires_grad:
-            return tensor
-        like = [each for each in self.wanted if each.is_like(tensor)]
-        same = [each for each in like if (each.function, each.position) == (function, position)]
-        integers = [each for each in like if not each.values.is_floating_point()]
-        for found in (*same, *integers):
-            self.wanted.remove(found)
-            values = own_or_copy(found.values, tensor)
-            self._given[id(tensor)] = (tensor, values)  # the reference keeps the id
-            return values
-        return tensor
 
 
 def _values(kept: KeptTensor, own: torch.Tensor) -> torch.Tensor:
@@ -288,21 +252,6 @@ def _values(kept: KeptTensor, own: torch.Tensor) -> torch.Tensor:
     if kept.requires_grad:
         return kept.values.detach().clone().requires_grad_()
     return own_or_copy(kept.values, own)
-
-
-def own_or_copy(values: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    """``own`` with these values, so that other uses of it have them, too; else a copy of them.
-
-    Memory that torch has not allocated is not written to: it may be a file of the user.
-    """
-    is_alike = own.shape == values.shape and own.dtype == values.dtype
-    storage = own.untyped_storage() if own.layout is torch.strided else None
-    is_free = storage is not None and storage.resizable() and not storage.is_shared()
-    if not is_alike or not is_free or 0 in own.stride() or own.is_inference():
-        return values.detach().clone()
-    with torch.no_grad():
-        # Autograd may hold ``own`` already: a batch is given to the network, then to the loss.
-        return own if has_same_bits(own, values) else own.copy_(values)
 
 
 def _is_given(kept: KeptTensor) -> bool:

@@ -16,12 +16,14 @@ MOST_UNUSED_BYTES = 256 * 2**20
 
 
 class StepEvents:
-    """Keeps the events in order, and bounds what is kept of calls that are never differentiated."""
+    """Keeps the events in order, and bounds what is kept of calls that are never differentiated.
+    ``ranks``: how many average the gradients of the step."""
 
     def __init__(self, known: KnownTensors) -> None:
         self._known = known
         self.events: list[Event] = []
         self.reasons: list[ReplayProblem] = []
+        self.ranks = 1
         self._unchecked = 0
 
     def calls(self) -> Iterator[ModuleCall]:
@@ -45,6 +47,12 @@ class StepEvents:
         if reason not in self.reasons:
             self.reasons.append(reason)
 
+    def averaged_by(self, ranks: int) -> None:
+        """So many ranks average the gradients."""
+        if ranks > 1:
+            self.ranks = ranks
+            self.add_reason(ReplayProblem("reduced_gradients"))
+
     def carry_over(self, calls: Sequence[ModuleCall]) -> None:
         """Begin a step with ``calls`` of the last one."""
         self.events.extend(calls)
@@ -55,6 +63,7 @@ class StepEvents:
     def clear(self) -> None:
         self.events.clear()
         self.reasons.clear()
+        self.ranks = 1
 
     def _bound_calls(self) -> None:
         """Drop the older half of the calls that no backward pass has reached, if they are many and

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sonde.adapters.torch.replay.storage.tensor_files import CopyMemory, Weights, write_tensors
+from sonde.adapters.torch.replay.storage.copy_memory import CopyMemory
+from sonde.adapters.torch.replay.storage.tensor_files import Weights, write_tensors
 from sonde.core.files.atomic_file import write_whole
 from sonde.replay import layout
 from sonde.replay.manifest import Manifest, encode_manifest

@@ -16,6 +16,7 @@ from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.module_state import Frozen
 from sonde.adapters.torch.replay.step_record import (
     AutocastState,
+    AveragedGradient,
     BackwardPass,
     CallOutput,
     Event,
@@ -69,13 +70,16 @@ class RecordReader:
 
     def record(self) -> StepRecord:
         manifest, tensors = self.manifest, self.tensors
+        record = StepRecord(manifest.step, manifest.rank, averaged_over=manifest.averaged_over)
         for module, stored in zip(self.modules, manifest.modules, strict=True):
             parameters = dict(unwrapped(module)[0].named_parameters())
             for each in stored.parameters:
                 parameter = parameters.get(each.name, tensors[each.index])
                 self._live[each.index] = parameter
                 parameter.grad = None if each.gradient is None else self._built(each.gradient)
-        record = StepRecord(manifest.step, manifest.rank)
+                if record.averaged_over > 1:
+                    own = None if each.own_gradient is None else self._built(each.own_gradient)
+                    record.averaged[id(parameter)] = AveragedGradient(own, parameter.grad)
         for event in manifest.events:
             record.events.append(self._event(event, record))
         called = {each.module for each in manifest.events if isinstance(each, StoredCall)}

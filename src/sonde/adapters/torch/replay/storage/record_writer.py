@@ -19,6 +19,7 @@ from sonde.adapters.torch.replay.step_record import (
 )
 from sonde.adapters.torch.replay.storage import environment
 from sonde.adapters.torch.replay.storage.collected_step import CollectedStep
+from sonde.adapters.torch.replay.storage.compilation import compilation_of, compiled_parts
 from sonde.adapters.torch.replay.storage.function_names import function_name
 from sonde.adapters.torch.replay.storage.kept_value_writer import (
     KeptValueWriter,
@@ -125,6 +126,7 @@ class RecordWriter:
                 StoredReason(kind=each.kind, subject=each.subject, detail=each.detail)
                 for each in record.unreplayable
             ],
+            averaged_over=record.averaged_over,
         )
 
     # ----------------------------------------------------------------- modules
@@ -140,10 +142,7 @@ class RecordWriter:
             if is_storable(parameter):
                 index = self.tensors.add(parameter, "weights", name)
                 self._values.parameters[id(parameter)] = index
-                gradient = None
-                if parameter.grad is not None:
-                    gradient = self._values.describe(parameter.grad, name, "gradients")
-                parameters.append(StoredParameter(name=name, index=index, gradient=gradient))
+                parameters.append(self._parameter(name, index, parameter))
         buffers = {
             name: self.tensors.add(buffer, "buffers", name)
             for name, buffer in module.named_buffers()
@@ -159,11 +158,25 @@ class RecordWriter:
             object=None if isinstance(kept, str) else kept,
             problem=kept if isinstance(kept, str) else "",
             is_compiled=COMPILED in wrappers,
+            compilation=compilation_of(called),
+            compiled_parts=compiled_parts(module),
             wrapper=" ".join(wrappers),
             dropped=unpicklable_hooks(module),
         )
         self._stored.append(stored)
         return number
+
+    def _parameter(self, name: str, index: int, parameter: nn.Parameter) -> StoredParameter:
+        averaged = self.record.averaged.get(id(parameter))
+        own = None if averaged is None else averaged.own
+        gradients = (parameter.grad, name), (own, f"own.{name}")
+        described = [
+            None if each is None else self._values.describe(each, key, "gradients")
+            for each, key in gradients
+        ]
+        return StoredParameter(
+            name=name, index=index, gradient=described[0], own_gradient=described[1]
+        )
 
     # ------------------------------------------------------------------ events
 

@@ -6,8 +6,8 @@ and requires a gradient. Only dense tensors: see ``values`` for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,34 +80,6 @@ class TensorWriter:
             for index, entry in zip(group, entries, strict=True):
                 table[index] = entry
         return [entry for entry in table if entry is not None], weights
-
-
-class CopyMemory:
-    """Memory for the copies of one step, used again for the next: to get fresh memory from the
-    system takes several times as long as the copy."""
-
-    def __init__(self) -> None:
-        self._arrays: list[NDArray[np.uint8]] = []
-
-    def copy(self, weights: Weights) -> Weights:
-        """The same with values that the program does not change. The copies that were made before
-        become invalid."""
-        before = iter(self._arrays)
-        self._arrays = []
-        return {
-            file: [self._copy(each, before) for each in members]
-            for file, members in weights.items()
-        }
-
-    def _copy(self, weight: Weight, before: Iterator[NDArray[np.uint8]]) -> Weight:
-        values = weight.bits()
-        memory = next(before, None)
-        if memory is None or memory.nbytes != values.nbytes:
-            memory = np.empty(values.nbytes, np.uint8)
-        self._arrays.append(memory)
-        made = memory.view(values.dtype).reshape(values.shape)
-        np.copyto(made, values)
-        return replace(weight, load=lambda: made)
 
 
 def write_tensors(directory: Path, weights: Weights) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from sonde.adapters.torch.replay.step_record import ReplayProblem
+from typing import Protocol
 
 _REASONS = {
     "closure": "the optimizer computes the gradients itself, in a closure",
@@ -22,13 +21,23 @@ _REASONS = {
     "backward_inside": "a module ran a backward pass in its forward",
     "optimizer_inside": "an optimizer stepped inside a module or a backward pass",
     "collective": "it would have to wait for other ranks",
-    "reduced_gradients": "gradients are compared before the exchange between ranks",
+    "reduced_gradients": "gradients are this rank's, as before the exchange between ranks",
     "random_state": "a random generator of the program is not restored",
     "recording_failed": "recording failed",
 }
 
 
-def reasons_text(reasons: Sequence[ReplayProblem]) -> str:
+class Reason(Protocol):
+    """A `ReplayProblem` of a running training, or a `StoredReason` of a captured step."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def subject(self) -> str: ...
+
+
+def reasons_text(reasons: Sequence[Reason]) -> str:
     """The reasons, each once."""
     texts = dict.fromkeys(
         _REASONS.get(each.kind, each.kind) + (f" ({each.subject})" if each.subject else "")
