@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -18,6 +19,7 @@ T = TypeVar("T")
 LOCAL: Final = "local"
 _AHEAD: Final = 2
 _RETRIES: Final = 1
+_CONNECT_SECONDS: Final = 10.0
 
 
 def run_on_ray(work: Iterable[Work[T]], address: str, count: int | None) -> Iterator[T]:
@@ -45,7 +47,25 @@ def _import_ray() -> Any:
     return ray
 
 
+def _check_reachable(address: str) -> None:
+    """Raise WorkerError if nothing answers at the address: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address in (LOCAL, "auto"):
+        return
+    if not host or not port.isdigit():
+        raise UsageError(
+            f"--ray {address}: write HOST:PORT, ray://HOST:PORT, auto or local", slug="ray-address"
+        )
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise WorkerError(
+            f"--ray {address}: nothing answers there: {error}", slug="ray-address"
+        ) from None
+
+
 def _connect(ray: Any, address: str, count: int | None) -> None:
+    _check_reachable(address)
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     # Ray would start a process that reports usage, and change what the workers see of the machine.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -338,10 +338,9 @@ def nearest_rules(
     total = sum(values.values())
     counts = {axis: len({place[axis] for place in values}) for axis in axes}
     others = len(values) // max(prod(counts.values()), 1)
-    for choice in product(
-        *(("sum", "mean") if axis in summed else ("mean", "sum") for axis in axes)
-    ):
-        rules: dict[int, Rule] = dict(zip(axes, choice, strict=True))
+    options = [_SUM_OR_MEAN if axis in summed else _MEAN_OR_SUM for axis in axes]
+    for choice in product(*options):
+        rules = dict(zip(axes, choice, strict=True))
         number = total / max(others, 1)
         for axis, rule in rules.items():
             number /= counts[axis] if rule == "mean" else 1
