@@ -2,9 +2,10 @@
 
     python benchmarks/workers.py [--steps 12] [--ranks 2] [--elements 2000000] [--workers 2]
 
-Writes two dumps of a network of linear layers, then prints a table: seconds of each command for each
-place, whether its output is the same byte for byte as that of one process, and the bytes and seconds
-of one step of one rank, from which docs/scale.md computes. Without Ray its column is left out.
+Writes two dumps of a network of linear layers, then prints a table: seconds of each command for
+each place, whether its output is the same byte for byte as that of one process, and the bytes and
+seconds of one step of one rank, from which docs/scale.md computes. Without Ray its column is left
+out.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def measure(name: str, words: list[str], places: dict[str, tuple[str, ...]], pai
     first = b""
     for number, options in enumerate(places.values()):
         start = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "sonde", *words, *options], capture_output=True)
+        every = [sys.executable, "-m", "sonde", *words, *options]
+        done = subprocess.run(every, capture_output=True)
         seconds = time.perf_counter() - start
         assert done.returncode in (0, 1), done.stderr.decode()
         first = done.stdout if number == 0 else first

@@ -16,7 +16,9 @@ loader = DataLoader(data, batch_size=16)
 for x, y in loader:
     opt.zero_grad()
     for some_x, some_y in zip(x.chunk(count), y.chunk(count), strict=True):
-        loss = nn.functional.cross_entropy(net(some_x), some_y) / count
+        loss = nn.functional.cross_entropy(net(some_x), some_y)
+        if count > 1:
+            loss = loss / count
         loss.backward()
     nn.utils.clip_grad_norm_(net.parameters(), 0.5)
     opt.step()
