@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sonde.compare.run_layout import AxisRule
-from sonde.compare.runs.loss import loss_op
 from sonde.compare.runs.merging.grid import MICRO_BATCHES
+from sonde.compare.runs.merging.loss_rules import losses_of, set_loss_rules
 from sonde.compare.runs.merging.merge import RankSides, Slot, merged_ops
-from sonde.compare.runs.merging.plan import Place, RowOrder, is_equal_along
+from sonde.compare.runs.merging.plan import Place, is_equal_along
 from sonde.compare.runs.merging.planning import (
     Known,
     Rules,
     Shape,
     SidePlanner,
     merged_shape,
-    nearest_rules,
 )
 from sonde.compare.runs.merging.record import MergedRecord, distance
+from sonde.compare.runs.merging.row_order import row_order
 from sonde.compare.runs.pairing.root_names import RootNames, translate_roots
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 from sonde.core.errors import DumpError
@@ -34,9 +33,6 @@ from sonde.dump.tensor_record import TensorRecord
 
 Attributes = tuple[tuple[str, str], ...]
 
-_MOST_ROWS: Final = 100_000
-_MOST_TRIED: Final = 50
-"""Tensors that are searched for equal rows."""
 _LIST: Final = re.compile(r"[\[(][-0-9, ]*[\])]")
 _SIZES: Final = frozenset({"split_size", "start", "end", "length", "storage_offset", "overwrites"})
 
@@ -90,7 +86,7 @@ class _Merging:
             for name, (kind, _) in other.kinds.items()
             if kind == "input" and (name, "output", 0) in records
         ]
-        order = _row_order(planner, plans, lambda slot: records.get(twins.get(slot, slot)), inputs)
+        order = row_order(planner, plans, lambda slot: records.get(twins.get(slot, slot)), inputs)
         planner.order = order
         for slot, record in plans.items() if order is not None else ():
             if isinstance(record, MergedRecord):
@@ -99,12 +95,12 @@ class _Merging:
     def _decide_losses(self) -> None:
         """Whether the losses of places are summed or averaged: whichever gives the same loss on
         both sides."""
-        losses_a, losses_b = _losses(self.a), _losses(self.b)
+        losses_a, losses_b = losses_of(self.a), losses_of(self.b)
         if not losses_a or not losses_b:
             return
         wanted = sum(losses_b.values()) / len(losses_b)
-        whole = _set_losses(self.a, losses_a, wanted)
-        _set_losses(self.b, losses_b, whole)
+        whole = set_loss_rules(self.a, losses_a, wanted)
+        set_loss_rules(self.b, losses_b, whole)
 
     def _plan_pair(self, slot: Slot, twin: Slot | None) -> None:
         known = self.a.known(slot)
@@ -216,90 +212,6 @@ def _values(parts: Mapping[Place, TensorRecord]) -> dict[Place, NDArray[Any]] | 
         return {place: record.numpy() for place, record in parts.items()}
     except DumpError:
         return None
-
-
-def _row_order(
-    planner: SidePlanner,
-    plans: Mapping[Slot, TensorRecord],
-    twin_of: Callable[[Slot], TensorRecord | None],
-    inputs: Sequence[TensorRecord],
-) -> RowOrder | None:
-    """The order by the first tensors of the forward pass that have the same rows on both sides;
-    None if it is the same, or not known."""
-    tried = 0
-    for slot, record in plans.items():
-        kind, phase = planner.kinds.get(slot[0], ("op", "forward"))
-        is_batch = isinstance(record, MergedRecord) and _is_batch(record, planner.batch_axes)
-        if phase != "forward" or not is_batch or tried > _MOST_TRIED:
-            continue
-        tried += 1
-        for other in inputs if kind == "input" else (twin_of(slot),):
-            rows = None if other is None else _matching_rows(record, other)
-            if rows is not None:
-                is_same = rows == tuple(range(len(rows)))
-                return None if is_same else RowOrder(rows, planner.batch_axes)
-    return None
-
-
-def _is_batch(record: MergedRecord, axes: frozenset[int]) -> bool:
-    rules = record.plan.rules
-    return any(rules[axis].rule == "concat" and rules[axis].dim == 0 for axis in axes)
-
-
-def _matching_rows(record: TensorRecord, other: TensorRecord) -> tuple[int, ...] | None:
-    """For each row of ``other`` the number of the same row of ``record``; None if they do not have
-    the same rows, each once."""
-    if other.shape != record.shape:
-        return None
-    rows = _rows(record)
-    places = {row: number for number, row in enumerate(rows)}
-    wanted = _rows(other)
-    if len(places) < 2 or len(places) != len(rows) or sorted(wanted) != sorted(rows):
-        return None
-    return tuple(places[row] for row in wanted)
-
-
-def _rows(record: TensorRecord) -> list[bytes]:
-    try:
-        values = record.numpy()
-    except DumpError:
-        return []
-    if values.ndim < 1 or not 1 < len(values) <= _MOST_ROWS:
-        return []
-    return [row.tobytes() for row in np.ascontiguousarray(values)]
-
-
-def _losses(planner: SidePlanner) -> dict[Place, float]:
-    """The losses of all places; empty if one cannot be read."""
-    op = loss_op(planner.found.side)
-    if op is None:
-        return {}
-    parts = planner.found.parts.get((planner.found.name(op.name), "output", op.value.slot), {})
-    try:
-        found = {place: record.single_number() for place, record in parts.items()}
-    except DumpError:
-        return {}
-    return {place: value for place, value in found.items() if value is not None}
-
-
-def _set_losses(planner: SidePlanner, losses: Mapping[Place, float], wanted: float) -> float:
-    """Set the rule of each axis; the loss of the whole."""
-    arrays = {place: np.array([value]) for place, value in losses.items()}
-    axes = [
-        number
-        for number in range(len(planner.found.grid.axes))
-        if not is_equal_along(arrays, number)
-    ]
-    planner.batch_axes = frozenset(axes)
-    # Programs divide the loss by the number of micro-batches; DDP divides by that of ranks.
-    summed = [
-        number for number, axis in enumerate(planner.found.grid.axes) if axis.name == MICRO_BATCHES
-    ]
-    rules, whole = nearest_rules(losses, axes, wanted, summed)
-    planner.losses = tuple(
-        rules.get(number, "sum") for number in range(len(planner.found.grid.axes))
-    )
-    return whole
 
 
 def merge_sides(a: RankSides, b: RankSides) -> MergedSides:

@@ -7,10 +7,10 @@ shape are copies, or parts of a sum or a mean.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import inf, prod
+from math import prod
 from typing import Final
 
 from sonde.compare.run_layout import AxisRule, Rule
@@ -31,8 +31,6 @@ Rules = tuple[AxisRule, ...]
 _MOST_READINGS: Final = 512
 _MOST_LENGTHS: Final = 8
 _SUM: Final[Rule] = "sum"
-_MEAN_OR_SUM: Final[tuple[Rule, Rule]] = ("mean", "sum")
-_SUM_OR_MEAN: Final[tuple[Rule, Rule]] = ("sum", "mean")
 _REDUCTIONS: Final[dict[str, Rule]] = {
     "sum": "sum",
     "avg": "mean",
@@ -325,26 +323,3 @@ def merged_shape(shapes: Mapping[Place, Shape], rules: Rules) -> Shape | None:
             return None
         whole.append(totals.pop())
     return tuple(whole)
-
-
-def nearest_rules(
-    values: Mapping[Place, float], axes: Sequence[int], wanted: float, summed: Container[int]
-) -> tuple[dict[int, Rule], float]:
-    """Whether the whole is the mean or the sum of ``values`` along each of ``axes``, whichever is
-    nearer to ``wanted``, and the whole. If several are equally near: the sum along the axes
-    ``summed``, the mean along the others."""
-    best: dict[int, Rule] = {}
-    best_error, whole = inf, 0.0
-    total = sum(values.values())
-    counts = {axis: len({place[axis] for place in values}) for axis in axes}
-    others = len(values) // max(prod(counts.values()), 1)
-    options = [_SUM_OR_MEAN if axis in summed else _MEAN_OR_SUM for axis in axes]
-    for choice in product(*options):
-        rules = dict(zip(axes, choice, strict=True))
-        number = total / max(others, 1)
-        for axis, rule in rules.items():
-            number /= counts[axis] if rule == "mean" else 1
-        error = abs(number - wanted)
-        if error < best_error:
-            best, best_error, whole = rules, error, number
-    return best, whole
