@@ -81,7 +81,7 @@ class ScriptRun:
                 stack.enter_context(start_rank_checks(self.ranks))
             if self.perturbs_weights:
                 with needing_torch("PyTorch is not installed, so there are no weights to change"):
-                    from sonde.adapters.torch.perturbation import perturbed_weights
+                    from sonde.adapters.torch.determinism.perturbation import perturbed_weights
                 stack.enter_context(perturbed_weights())
             yield
 

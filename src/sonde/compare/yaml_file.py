@@ -11,7 +11,7 @@ from sonde.compare.options import CompareError
 _MOST_BYTES: Final = 64 << 20
 
 
-def read_yaml(path: Path, what: str, slug: str) -> Any:
+def read_yaml(path: Path, what: str, *, slug: str) -> Any:
     """The nodes of the document; no objects are constructed from it. ``what`` is the kind of file,
     and ``slug`` that of the errors."""
     try:
@@ -26,11 +26,11 @@ def read_yaml(path: Path, what: str, slug: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else mark.line + 1
         problem = getattr(error, "problem", None) or "it has characters that YAML does not allow"
-        raise yaml_problem(path, line, f"is not YAML: {problem}", slug) from None
+        raise yaml_problem(path, line, f"is not YAML: {problem}", slug=slug) from None
     except RecursionError:
-        raise yaml_problem(path, 1, "is nested too deeply", slug) from None
+        raise yaml_problem(path, 1, "is nested too deeply", slug=slug) from None
     except (ValueError, OverflowError, IndexError) as error:  # PyYAML does not catch these.
-        raise yaml_problem(path, 1, f"is not YAML: {error}", slug) from None
+        raise yaml_problem(path, 1, f"is not YAML: {error}", slug=slug) from None
 
 
 def mapping_of(node: Any) -> Iterator[tuple[str, tuple[int, Any]]]:
@@ -42,7 +42,7 @@ def mapping_of(node: Any) -> Iterator[tuple[str, tuple[int, Any]]]:
             yield name, (key.start_mark.line + 1, value)
 
 
-def yaml_problem(path: Path, line: int, what: str, slug: str) -> CompareError:
+def yaml_problem(path: Path, line: int, what: str, *, slug: str) -> CompareError:
     return CompareError(f"{path}:{line}: {what}", slug=slug)
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from sonde.core.interruption import pass_on
-from sonde.core.placement import placement_text
+from sonde.dump.graph_files.placement import placement_text
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -66,7 +66,7 @@ def is_pending(tensor: torch.Tensor) -> bool:
 
 
 def placement_of(tensor: Any) -> str | None:
-    """How a DTensor is distributed, in the form of `core.placement`; None for others."""
+    """How a DTensor is distributed (`dump.graph_files.placement`); None for others."""
     if not _is_distributed(tensor):
         return None
     mesh = tensor.device_mesh

@@ -20,7 +20,7 @@ from sonde.compare.runs.merging.plan import Place, merge_parts
 from sonde.compare.runs.run_side import RunSide, SideValue
 from sonde.core.errors import DumpError
 from sonde.core.keys import Io
-from sonde.core.placement import RecordedPlacement
+from sonde.dump.graph_files.placement import RecordedPlacement
 from sonde.dump.tensor_record import TensorRecord
 
 Placements = Mapping[tuple[str, Io, int], RecordedPlacement]

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from sonde.core.placement import AxisPlacement, RecordedPlacement
+from sonde.dump.graph_files.placement import AxisPlacement, RecordedPlacement
 
 MICRO_BATCHES: Final = "micro-batches"
 

@@ -18,7 +18,7 @@ from sonde.compare.runs.merging.micro_batches import (
 from sonde.compare.runs.merging.plan import Place
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 from sonde.core.keys import Io
-from sonde.core.placement import RecordedPlacement, parse_placement
+from sonde.dump.graph_files.placement import RecordedPlacement, parse_placement
 from sonde.dump.tensor_record import TensorRecord
 
 Slot = tuple[str, Io, int]

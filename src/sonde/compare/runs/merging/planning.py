@@ -21,7 +21,7 @@ from sonde.compare.runs.merging.record import MergedRecord, merged_record
 from sonde.compare.runs.run_side import SideOp, SideValue
 from sonde.core.errors import DumpError
 from sonde.core.graph import Kind, Phase
-from sonde.core.placement import AxisPlacement, RecordedPlacement
+from sonde.dump.graph_files.placement import AxisPlacement, RecordedPlacement
 from sonde.dump.tensor_record import TensorRecord
 from sonde.watch.hit_text import COLLECTIVES
 

@@ -22,7 +22,6 @@ from sonde.core.files.atomic_file import write_whole
 from sonde.core.settings import nearest
 from sonde.dump.reader import Dump
 
-_SLUG = "compare-map"
 _KEYS = frozenset({"a", "b", "how"})
 
 
@@ -49,7 +48,7 @@ def read_map(path: Path, a: Dump, b: Dump) -> dict[str, str]:
 
 def _entries(path: Path) -> Iterator[tuple[int, str, str] | SondeError]:
     """The pairs and the errors in the file, each with its line."""
-    fields = dict(mapping_of(read_yaml(path, "a map of pairs", _SLUG)))
+    fields = dict(mapping_of(read_yaml(path, "a map of pairs", slug="compare-map")))
     for name, (line, _) in fields.items():
         if name != "pairs":
             yield _problem(path, line, f"{name!r} is not known; there is only 'pairs'")
@@ -82,7 +81,7 @@ def _entry(path: Path, node: Any) -> Iterator[tuple[int, str, str] | SondeError]
 
 
 def _problem(path: Path, line: int, what: str) -> CompareError:
-    return yaml_problem(path, line, what, _SLUG)
+    return yaml_problem(path, line, what, slug="compare-map")
 
 
 def _names(dump: Dump) -> set[str]:

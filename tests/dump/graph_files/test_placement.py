@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core.placement import AxisPlacement, RecordedPlacement, parse_placement, placement_text
+from sonde.dump.graph_files.placement import (
+    AxisPlacement,
+    RecordedPlacement,
+    parse_placement,
+    placement_text,
+)
 
 
 class Printed:
