@@ -19,8 +19,11 @@ from sonde.cli.mindspore_python import python_option
 from sonde.cli.own_option import own_option
 from sonde.cli.progress import progress_bar
 from sonde.cli.terminal import Terminal
+from sonde.cli.worker_options import worker_options
 from sonde.compare.options import CompareError, CompareOptions
+from sonde.compare.run_layout import RunLayout
 from sonde.compare.runs.compare import compare as compare_dumps
+from sonde.compare.runs.merging.layout_file import read_layout
 from sonde.compare.runs.pairing.map_file import read_map, write_map
 from sonde.compare.runs.report import csv_text, incomparable_text, json_text, page_text
 from sonde.compare.runs.result import RunComparison
@@ -31,6 +34,7 @@ from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.reader import Dump
 from sonde.logs import say
+from sonde.workers.run import WorkerOptions
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -42,6 +46,8 @@ Examples:
   sonde compare dump_a dump_b --html report.html  with an HTML report
   sonde compare --run 'train.py --fp32' --run 'train.py --bf16'
   sonde compare --python .venv-mindspore --run train_torch.py --run train_mindspore.py
+  sonde compare --run 'torchrun --nproc-per-node 2 train.py' --run train.py
+  sonde compare dump_of_8_ranks dump_of_1_rank    ranks are merged by the placement of tensors
   sonde compare dump_a dump_b --write-map map.yaml   edit the file, then use it with --map
 
 \b
@@ -66,7 +72,13 @@ class CompareArguments:
     html_file: Path | None
     csv_file: Path | None
     keep: Path | None
+    layout_a: Path | None
+    layout_b: Path | None
+    perturb: bool | None
+    perturbed: Path | None
     threads: int | None
+    workers: int | None
+    ray: str | None
     limit: int
 
     @property
@@ -105,12 +117,27 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dumps of --run here."
 )
+@_file("--layout-a", "layout_a", "How A lies over its ranks, where its dump does not say (YAML).")
+@_file("--layout-b", "layout_b", "The same for B.")
+@click.option(
+    "--perturb/--no-perturb",
+    default=None,
+    help="Run B, given with --run, once more with its weights changed in their last bits, and "
+    "allow the errors that this causes. Default: if A and B have other numbers of ranks.",
+)
+@click.option(
+    "--perturbed",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A dump of B that 'sonde run --perturb-weights' made.",
+)
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The number of threads. Default: the number of cores.",
+    help="The number of threads of each process. Default: the number of cores.",
 )
+@worker_options
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -129,8 +156,8 @@ def compare(**given: Any) -> int:
     arguments = CompareArguments(**given)
     _check(arguments)
     try:
-        with _dumps(arguments) as (a, b):
-            comparison = _compared(a, b, arguments)
+        with _dumps(arguments) as (a, b, perturbed):
+            comparison = _compared(a, b, perturbed, arguments)
     except (CompareError, DumpError) as error:
         if arguments.json_file is not None:
             _save(arguments.json_file, incomparable_text(str(error)))
@@ -153,6 +180,12 @@ def _check(arguments: CompareArguments) -> None:
     refuse_scripts("compare", arguments.sides)
     if arguments.python is not None and not arguments.runs:
         raise UsageError("--python needs --run", slug="usage")
+    if arguments.perturb and len(arguments.runs) < 2:
+        raise UsageError(
+            "--perturb needs --run for B; for a dump: --perturbed DIR, made with 'sonde run "
+            "--perturb-weights'",
+            slug="usage",
+        )
     if arguments.keep is not None and not arguments.runs:
         raise UsageError("--keep needs --run", slug="usage")
     for path in arguments.written:
@@ -161,11 +194,15 @@ def _check(arguments: CompareArguments) -> None:
 
 
 @contextmanager
-def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
-    """Both sides, runs first. The dumps of runs are removed afterwards, unless --keep is given."""
+def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump, Path | None]]:
+    """Both sides, runs first, and B with other weights, if it is known. The dumps of runs are
+    removed afterwards, unless --keep is given."""
     paths = list(arguments.sides)
+    perturbed = arguments.perturbed
+    if perturbed is not None:
+        Dump(perturbed)
     if not arguments.runs:
-        yield Dump(paths[0]), Dump(paths[1])
+        yield Dump(paths[0]), Dump(paths[1]), perturbed
         return
     steps = parse_steps(DEFAULT_STEPS if arguments.steps is None else arguments.steps)
     for path in paths:
@@ -177,20 +214,42 @@ def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
             say(f"running {command}")
             dump = run_into(command, place / "ab"[number], steps, python=pythons[number])
             paths.insert(number, dump)
-        yield Dump(paths[0]), Dump(paths[1])
+        a, b = Dump(paths[0]), Dump(paths[1])
+        if perturbed is None and pythons[-1] is None and _wants_perturbed(a, b, arguments):
+            say(f"running {arguments.runs[-1]} again, with its weights changed in their last bits")
+            option = ["--perturb-weights"]
+            perturbed = run_into(arguments.runs[-1], place / "perturbed", steps, options=option)
+        yield a, b, perturbed
     finally:
         if arguments.keep is None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> RunComparison:
+def _wants_perturbed(a: Dump, b: Dump, arguments: CompareArguments) -> bool:
+    """Whether to learn the tolerance: as the user says, or if the layouts differ."""
+    if len(arguments.runs) < 2 or arguments.perturb is False:
+        return False
+    return len(b.ranks) == 1 and (arguments.perturb or len(a.ranks) > 1)
+
+
+def _compared(
+    a: Dump, b: Dump, perturbed: Path | None, arguments: CompareArguments
+) -> RunComparison:
     steps: StepSet | None = None if arguments.steps is None else parse_steps(arguments.steps)
     names = {} if arguments.map_file is None else read_map(arguments.map_file, a, b)
+    layouts = [
+        RunLayout() if file is None else read_layout(file, len(dump.ranks))
+        for file, dump in ((arguments.layout_a, a), (arguments.layout_b, b))
+    ]
     with progress_bar("comparing") as progress:
         return compare_dumps(
             a,
             b,
             CompareOptions(
+                layout_a=layouts[0],
+                layout_b=layouts[1],
+                perturbed=perturbed,
+                workers=WorkerOptions(arguments.workers, arguments.ray),
                 steps=steps,
                 rank=arguments.rank,
                 rtol=arguments.rtol,

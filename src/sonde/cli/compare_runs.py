@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.capture.options import config_from_options
+from sonde.cli.launchers import LaunchedScript, split_launcher
 from sonde.cli.mindspore_python import (
     MindSporePython,
     find_mindspore,
@@ -36,7 +37,7 @@ from sonde.logs import say
 
 DEFAULT_STEPS = "0-1"
 _NET = "run"
-_SHOWN_LINES = 15
+_SHOWN_LINES = 30
 _LOOK_SECONDS = 0.2
 _GRACE_SECONDS = 20.0
 
@@ -57,22 +58,22 @@ def run_into(
     steps: StepSet,
     *,
     python: MindSporePython | None = None,
-    statistics: bool = False,
+    options: Sequence[str] = (),
 ) -> Path:
     """Run a script, dump its steps, and stop it after the last of them.
 
-    ``python`` is the interpreter of a script that trains with MindSpore. ``statistics``: those of
-    PyTorch dump statistics instead of tensors. CompareError if the script fails before it finished
-    a step; the end of its output is printed.
+    ``python`` is the interpreter of a script that trains with MindSpore. ``options`` of ``sonde
+    run`` are for those of PyTorch. CompareError if the script fails before it finished a step; the
+    end of its output is printed.
     """
-    words = script_words(command)
+    script = launched_script(command)
     shutil.rmtree(directory, ignore_errors=True)  # From an earlier comparison.
     directory.mkdir(parents=True)
     log = directory / "output.txt"
     dump = directory / "dump"
     # MindSpore gives a step its directory when it begins: it is over when the next one begins.
     dumped = steps if python is None else _and_next(steps)
-    with start_file(log) as output, _command(words, dump, dumped, python, statistics) as start:
+    with start_file(log) as output, _command(script, dump, dumped, python, options) as start:
         # In its own process group, so that child processes of the script are stopped with it.
         process = subprocess.Popen(
             start.words,
@@ -83,7 +84,7 @@ def run_into(
             start_new_session=True,
         )
         try:
-            was_stopped = _wait(process, dump, dumped)
+            was_stopped = _wait(process, dump, dumped, script.ranks)
         finally:
             if process.poll() is None:
                 _stop(process)
@@ -107,21 +108,21 @@ class _Start:
 
 @contextmanager
 def _command(
-    words: Sequence[str],
+    script: LaunchedScript,
     dump: Path,
     steps: StepSet,
     python: MindSporePython | None,
-    statistics: bool,
+    options: Sequence[str],
 ) -> Iterator[_Start]:
     """The command that runs a script and dumps ``steps`` to ``dump``."""
     if python is not None:
         config = config_from_options(dump, {}, steps=str(steps), net_name=_NET)
         with dump_environment(config) as environment:
-            yield _Start([python.executable, *words], environment)
+            yield _Start([python.executable, *script.words], environment)
         return
-    ours = [sys.executable, "-m", "sonde", "run", "--dump-to", str(dump)]
-    ours += ["--dump-steps", str(steps), "--net-name", _NET]
-    yield _Start([*ours, *(["--stats"] if statistics else []), *words], os.environ)
+    ours = ["sonde", "run", "--dump-to", str(dump), "--dump-steps", str(steps)]
+    ours += ["--net-name", _NET, *options]
+    yield _Start(script.command(ours), os.environ)
 
 
 def _and_next(steps: StepSet) -> StepSet:
@@ -140,21 +141,23 @@ def _remove_steps_after(dump: Path, steps: StepSet) -> None:
             shutil.rmtree(each.path, ignore_errors=True)
 
 
-def script_words(command: str) -> Sequence[str]:
-    """The script and its arguments, without a leading ``python``."""
+def launched_script(command: str) -> LaunchedScript:
+    """The script and its arguments, without a leading ``python``, and what launches it."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"--run {command!r}: {error}", slug="usage") from None
     if words and Path(words[0]).name.startswith("python"):
         words = words[1:]
+    script = split_launcher(words, command)
+    words = list(script.words)
     if not words:
         raise UsageError("--run needs a script and its arguments, in quotes", slug="usage")
     if words[0] == "-m" and len(words) == 1:
         raise UsageError(f"--run {command!r}: -m needs a module", slug="usage")
     if not words[0].startswith("-") and not Path(words[0]).exists():
         raise UsageError(f"--run {command!r}: file {words[0]} does not exist", slug="usage")
-    return words
+    return script
 
 
 def pythons_of(runs: Sequence[str], given: str | None) -> list[MindSporePython | None]:
@@ -163,7 +166,7 @@ def pythons_of(runs: Sequence[str], given: str | None) -> list[MindSporePython |
     ``given`` is the value of ``--python``. UsageError if a script needs MindSpore and there is
     none, or if no script needs it.
     """
-    words = [script_words(command) for command in runs]
+    words = [launched_script(command).words for command in runs]
     programs = [(each[1], each[2:]) if each[0] == "-m" else (None, each) for each in words]
     wanted = [needs_mindspore(module, program) for module, program in programs]
     if given is None:
@@ -183,13 +186,14 @@ def pythons_of(runs: Sequence[str], given: str | None) -> list[MindSporePython |
     return [python if is_wanted else None for is_wanted in wanted]
 
 
-def _wait(process: subprocess.Popen[bytes], dump: Path, steps: StepSet) -> bool:
-    """Wait for the end of the script, or stop it after the last step; whether it was stopped."""
+def _wait(process: subprocess.Popen[bytes], dump: Path, steps: StepSet, ranks: int | None) -> bool:
+    """Wait for the end of the script, or stop it after the last step of all ranks; whether it was
+    stopped."""
     last = steps.last
     total = sum(stop - start + 1 for start, stop in steps.ranges)
     with progress_bar("dumping") as show:
         while process.poll() is None:
-            found = _steps_in(dump)
+            found = _steps_in(dump, ranks or 1)
             show("steps", len(found), total)
             if last is not None and last in found:
                 _stop(process)
@@ -198,14 +202,20 @@ def _wait(process: subprocess.Popen[bytes], dump: Path, steps: StepSet) -> bool:
     return False
 
 
-def _steps_in(dump: Path) -> tuple[int, ...]:
-    """The finished steps: those whose directories and graphs have their final names."""
+def _steps_in(dump: Path, ranks: int = 1) -> tuple[int, ...]:
+    """The steps that all ranks have finished: those whose directories and graphs have their final
+    names; none while there are fewer than ``ranks`` ranks."""
     try:
         found = Dump(dump)
     except DumpError:
         return ()
-    known = found.graph_ids()
-    return tuple(sorted({each.step for each in found.step_dirs() if each.graph_id in known}))
+    if len(found.ranks) < ranks:
+        return ()
+    finished = [
+        {each.step for each in found.step_dirs(rank=rank) if each.graph_id in found.graph_ids(rank)}
+        for rank in found.ranks
+    ]
+    return tuple(sorted(set.intersection(*finished)))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,7 @@ from math import isnan
 from rich.console import Console
 from rich.text import Text
 
-from sonde.compare.runs.headline import comparison_headline
+from sonde.compare.runs.headline import comparison_headline, on_ranks
 from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair
 from sonde.compare.weights.listing import table
 from sonde.core.graph import Source
@@ -55,7 +55,7 @@ def _headline(comparison: RunComparison) -> str:
 def _print_divergence(found: DivergenceStart, console: Console) -> None:
     pair, tensor = found.pair, found.tensor
     certain = "" if found.confidence == "high" else " (low confidence)"
-    place = f"{certain}: step {pair.step}, {pair.phase}"
+    place = f"{certain}: step {pair.step}{on_ranks(pair)}, {pair.phase}"
     _print_line(console, "\n", ("First divergence", "bold"), place)
     for label, name, source, its in (
         ("a", pair.a, pair.source_a, tensor.a),

@@ -164,7 +164,7 @@ def _curves_of_runs(runs: Sequence[str], steps: StepSet, python: str | None) -> 
         for number, command in enumerate(runs):
             say(f"running {command}")
             directory = Path(place) / "ab"[number]
-            dump = run_into(command, directory, steps, python=pythons[number], statistics=True)
+            dump = run_into(command, directory, steps, python=pythons[number], options=["--stats"])
             curves.append(replace(read_losses(dump), origin=command))
     return curves
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.cli.own_option import own_option
+from sonde.cli.worker_options import worker_options
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
+from sonde.workers.run import WorkerOptions
 
 if TYPE_CHECKING:
-    from sonde.dump.reader import Dump
     from sonde.ranks.report import NonFiniteReport
 
 FOUND = 1
@@ -34,8 +35,9 @@ they run: sonde run --check-ranks.
 @click.command("ranks", epilog=EPILOG)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@worker_options
 @own_option
-def ranks(directory: Path, as_json: bool) -> int:
+def ranks(directory: Path, as_json: bool, workers: int | None, ray: str | None) -> int:
     """Compare the ranks in a dump: weights, batches, collectives, and the rank that made the first
     NaN or Inf."""
     from sonde.diagnosis.document import as_document
@@ -54,7 +56,8 @@ def ranks(directory: Path, as_json: bool) -> int:
     if why_not := dump.why_no_values():
         raise UsageError(f"{directory}: {why_not}, so there is nothing to compare", slug="one-rank")
     job = RankJob()
-    for report in (*reports_of(dump), *_non_finite(directory, dump)):
+    chosen = WorkerOptions(workers, ray)
+    for report in (*reports_of(dump, chosen), *_non_finite(directory, chosen)):
         job.add(report)
     job.finish()
     if as_json:
@@ -67,7 +70,7 @@ def ranks(directory: Path, as_json: bool) -> int:
     return FOUND if any(is_fault(each) for each in job.findings) else 0
 
 
-def _non_finite(directory: Path, dump: Dump) -> Iterator[NonFiniteReport]:
+def _non_finite(directory: Path, workers: WorkerOptions) -> Iterator[NonFiniteReport]:
     """The first NaN or Inf of each rank, as ``view --check`` finds it."""
     from sonde.ranks.dump_reports import WORLD
     from sonde.ranks.report import NonFiniteReport
@@ -76,7 +79,8 @@ def _non_finite(directory: Path, dump: Dump) -> Iterator[NonFiniteReport]:
     from sonde.wire.api import WatchpointDraft
     from sonde.wire.shapes import ConditionSpec
 
-    hits = check_dump(directory, [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))])
+    draft = WatchpointDraft("", (ConditionSpec("tensor_overflow"),))
+    hits = check_dump(directory, [draft], workers=workers)
     seen: set[int] = set()
     for hit in sorted(hits.in_order(), key=lambda each: (each.step, each.order)):
         if hit.verdict != "hit" or hit.part != "producer" or hit.rank in seen:

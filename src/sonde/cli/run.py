@@ -71,6 +71,7 @@ class RunOptions(GuardWords, DiagnosisWords, RankWords):
     no_dropout: bool
     compiled: Compiled
     diagnose: bool
+    perturb_weights: bool
     python: str | None
     module: str | None
     program: tuple[str, ...]
@@ -91,6 +92,7 @@ class RunOptions(GuardWords, DiagnosisWords, RankWords):
             "--guard": self.guard,
             "--diagnose": self.diagnose,
             "--check-ranks": self.check_ranks,
+            "--perturb-weights": self.perturb_weights,
         }
         return tuple(name for name, is_given in given.items() if is_given)
 
@@ -212,6 +214,12 @@ Then show the dump:
     "observers at the selected ops (default); its graphs, op by op; or by running the selected "
     "steps uncompiled.",
 )
+@click.option(
+    "--perturb-weights",
+    is_flag=True,
+    help="Change each weight by one or two units in its last place before the first step: 'sonde "
+    "compare --perturbed' learns from such a run how rounding errors grow.",
+)
 @python_option
 @own_option
 @program_arguments
@@ -266,6 +274,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         guard=guard,
         diagnosed=diagnosed,
         ranks=ranks,
+        perturbs_weights=options.perturb_weights,
     )
 
 

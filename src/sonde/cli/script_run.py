@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
@@ -49,6 +49,7 @@ class ScriptRun:
     guard: GuardOptions | None = None
     diagnosed: DiagnosedProgram | None = None
     ranks: RankOptions | None = None
+    perturbs_weights: bool = False
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
@@ -68,13 +69,20 @@ class ScriptRun:
         if os.environ.get("RANK", "0") == "0":  # one rank prints them
             for line in (*self.unused, *filter(None, (self.note,))):
                 say(line)
-        if self.ranks is None:
+        if self.ranks is None and not self.perturbs_weights:
             return self._observed()
-        return self._observed_and_compared(self.ranks)
+        return self._observed_and_more()
 
     @contextmanager
-    def _observed_and_compared(self, ranks: RankOptions) -> Iterator[None]:
-        with self._observed(), start_rank_checks(ranks):
+    def _observed_and_more(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(self._observed())
+            if self.ranks is not None:
+                stack.enter_context(start_rank_checks(self.ranks))
+            if self.perturbs_weights:
+                with needing_torch("PyTorch is not installed, so there are no weights to change"):
+                    from sonde.adapters.torch.determinism.perturbation import perturbed_weights
+                stack.enter_context(perturbed_weights())
             yield
 
     def _observed(self) -> AbstractContextManager[object]:

@@ -16,10 +16,12 @@ from sonde.cli.ctl_watch import condition_of
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.own_option import own_option
 from sonde.cli.serve import host_option, need_server, token_option, with_certificate
+from sonde.cli.worker_options import worker_options
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
 from sonde.logs import say
+from sonde.workers.run import WorkerOptions
 
 if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
@@ -65,6 +67,7 @@ damaged file, or a run that was observed only in part.
 @click.option(
     "--browser/--no-browser", default=True, help="Open the page in a browser, if this is a desktop."
 )
+@worker_options
 @own_option
 def view(
     directories: tuple[str, ...],
@@ -73,6 +76,8 @@ def view(
     recommended: bool,
     check: bool,
     as_json: bool,
+    workers: int | None,
+    ray: str | None,
     **serving: Any,
 ) -> int:
     """View one dump, or compare two, written by Sonde, MindSpore or msprobe.
@@ -90,7 +95,9 @@ def view(
     # garbage collector scans them so often that it takes longer than reading them.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     if check:
-        return _check(paths, drafts, as_json)
+        return _check(paths, drafts, as_json, WorkerOptions(workers, ray))
+    if workers is not None or ray is not None:
+        raise UsageError("--workers and --ray need --check", slug="usage")
     if as_json:
         raise UsageError("--json needs --check", slug="usage")
     need_server()
@@ -134,7 +141,9 @@ def _condition(words: str) -> Any:
     return ConditionSpec(spec["id"], spec["parameters"], spec["expression"])
 
 
-def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
+def _check(
+    paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool, workers: WorkerOptions
+) -> int:
     import msgspec
 
     from sonde.dump.reader import Dump
@@ -147,7 +156,8 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
     answers: list[dict[str, Any]] = []
     for path in paths:
         problems: list[DumpProblem] = []
-        found = check_dump(path, drafts or default, None if as_json else _progress, problems.append)
+        progress = None if as_json else _progress
+        found = check_dump(path, drafts or default, progress, problems.append, workers)
         why_not = Dump(path).why_no_values()
         warnings = _unmatched(path, drafts)
         headline = headline_of_hits(found.in_order())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from sonde.compare.run_layout import RunLayout
 from sonde.core.errors import SondeError
 from sonde.core.selection import StepSet
+from sonde.workers.run import WorkerOptions
 
 
 class CompareError(SondeError):
@@ -23,6 +26,9 @@ class CompareOptions:
     out of tolerance if |a - b| > atol * sqrt(count) + rtol * |b| as norms, whatever its dtype; the
     growth of rounding errors is not considered. ``names`` pairs ops by full name. ``progress`` is
     called in the calling thread with the current task and the finished and total number of parts.
+    ``layout_a``, ``layout_b``: how runs with other layouts lie over their ranks, where the dumps do
+    not say. ``perturbed``: a dump of b with its weights changed in their last bits. ``workers``:
+    where the steps are compared.
     """
 
     steps: StepSet | None = None
@@ -31,6 +37,10 @@ class CompareOptions:
     atol: float | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     threads: int | None = None
+    layout_a: RunLayout = field(default_factory=RunLayout)
+    layout_b: RunLayout = field(default_factory=RunLayout)
+    perturbed: Path | None = None
+    workers: WorkerOptions = field(default_factory=WorkerOptions)
     progress: Callable[[str, int, int], None] = _ignore
 
     @property

@@ -7,6 +7,7 @@ heading of ``docs/messages.md``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class SondeError(Exception):
@@ -16,6 +17,16 @@ class SondeError(Exception):
         super().__init__(f"{message} [{slug}]")
         self.message = message
         self.slug = slug
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The error as another process gets it: with its fields, whatever its arguments were."""
+        return _copied, (type(self), self.args, dict(self.__dict__))
+
+
+def _copied(kind: type[SondeError], args: tuple[Any, ...], state: dict[str, Any]) -> SondeError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(SondeError):

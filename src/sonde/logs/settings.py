@@ -40,6 +40,7 @@ SUBMODULES = (
     "PROFILE",
     "SUMMARY",
     "REPORT",
+    "WORKERS",
     "SERVER",
     "INTEGRATIONS",
     "CLI",

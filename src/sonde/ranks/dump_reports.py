@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 import xxhash
+from msgspec.structs import replace
 
 from sonde.core.errors import DumpError
 from sonde.dump.reader import Dump
@@ -21,13 +24,15 @@ from sonde.ranks.report import (
     StepReport,
 )
 from sonde.watch.hit_text import COLLECTIVES
+from sonde.workers.run import Work, WorkerOptions, run_work
 
 WORLD: Final = "world"
+_ALONE: Final = WorkerOptions(1)
 _SETTINGS: Final = ("framework_version", "sonde_version", "ms_version", "device_target")
 
 
-def reports_of(dump: Dump) -> Iterator[RankReport]:
-    """The reports of all ranks of ``dump``, step by step.
+def reports_of(dump: Dump, workers: WorkerOptions = _ALONE) -> Iterator[RankReport]:
+    """The reports of all ranks of ``dump``, step by step; ``workers`` read the steps.
 
     A dump has the weights as they are before a step, which is as they were after the step before.
     Nothing says what is replicated, so that it is inferred. Weights without values, statistics or a
@@ -36,15 +41,42 @@ def reports_of(dump: Dump) -> Iterator[RankReport]:
     names = {rank: _parameters(dump, rank) for rank in dump.ranks}
     for rank in dump.ranks:
         yield _description(dump, rank, names[rank])
+    directories = [
+        each
+        for step in dump.steps()
+        for rank in dump.ranks
+        for each in dump.step_dirs(step=step, rank=rank)
+    ]
+    firsts = {rank: min(dump.steps(rank=rank), default=0) for rank in dump.ranks}
+    work = (
+        Work(
+            f"step {each.step}, rank {each.rank}",
+            read_step,
+            (dump.path, each, list(names[each.rank]), each.step == firsts[each.rank]),
+        )
+        for each in directories
+    )
+    found = run_work(work, workers) if workers.is_chosen else (each.run() for each in work)
     sequences = dict.fromkeys(dump.ranks, 0)
-    for step in dump.steps():
-        for rank in dump.ranks:
-            for directory in dump.step_dirs(step=step, rank=rank):
-                is_first = step == min(dump.steps(rank=rank))
-                yield _step(dump, directory, list(names[rank]), is_first)
-                for collective in _collectives(dump, directory, sequences[rank]):
-                    sequences[rank] += 1
-                    yield collective
+    for step_report, collectives in found:
+        yield step_report
+        for collective in collectives:
+            yield replace(collective, sequence=sequences[collective.rank])
+            sequences[collective.rank] += 1
+
+
+def read_step(
+    path: Path, directory: StepDir, names: list[str], is_first: bool
+) -> tuple[StepReport, list[CollectiveReport]]:
+    """The report of one step of one rank, and its collectives, numbered from 0; perhaps in another
+    process, which keeps the dump open."""
+    dump = _open(path)
+    return _step(dump, directory, names, is_first), list(_collectives(dump, directory, 0))
+
+
+@lru_cache(maxsize=4)
+def _open(path: Path) -> Dump:
+    return Dump(path)
 
 
 def _parameters(dump: Dump, rank: int) -> dict[str, RankTensor]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import isnan
-from typing import Literal
+from typing import Final, Literal
 
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.fault import FaultFinder, is_mixed
-from sonde.compare.runs.load import load_side
-from sonde.compare.runs.measure import Measured, MeasureTask, measure_all
+from sonde.compare.runs.merging.fault_ranks import describe_fault
 from sonde.compare.runs.overview import loss_of, parts_of
 from sonde.compare.runs.pairing.alignment import Alignment
-from sonde.compare.runs.pairing.pair import align
 from sonde.compare.runs.result import (
     LossPair,
     OpPair,
@@ -24,11 +22,21 @@ from sonde.compare.runs.result import (
     UnpairedRole,
 )
 from sonde.compare.runs.run_side import RunSide, SideOp
-from sonde.compare.runs.tensor_pairs import PendingPair, pending_pairs
+from sonde.compare.runs.step_selection import steps_to_compare
+from sonde.compare.runs.step_work import (
+    PreparedStep,
+    StepWork,
+    prepare_at,
+    prepare_step,
+)
+from sonde.compare.runs.tensor_pairs import PendingPair
 from sonde.compare.runs.verdict import reach_verdict
 from sonde.core.operators.kinds import is_plumbing
 from sonde.dump.reader import Dump
+from sonde.workers.run import Work, run_work
 
+_WORTH_SECONDS: Final = 4.0
+"""Other processes take a second or two to start: they are worth it for more work than this."""
 _OTHER_NETWORK = 0.8
 """From this share of ops without a counterpart on, the runs may be of different networks."""
 
@@ -39,53 +47,49 @@ def compare(a: Dump, b: Dump, options: CompareOptions | None = None) -> RunCompa
     CompareError if the dumps have no step or rank in common, or nothing that can be compared.
     """
     options = options or CompareOptions()
-    ranks = _common_ranks(a, b, options)
-    steps = {rank: _common_steps(a, b, rank, options) for rank in ranks}
+    planned = steps_to_compare(a, b, options)
     work = _Work(a, b, options)
-    for rank in ranks:
-        work.compare_rank(rank, steps[rank])
+    for number, prepared in enumerate(_prepared(a, b, planned, options)):
+        work.assess(prepared)
+        del prepared
+        if len(planned) > 1:
+            options.progress("steps", number + 1, len(planned))
     if not work.pairs:
         raise CompareError(
             f"{a.path} and {b.path}: no two ops could be paired; give their names with --map",
             slug="compare-nothing",
         )
-    return work.finish(sorted({step for each in steps.values() for step in each}))
+    return work.finish(sorted({each.step for each in planned}))
 
 
-def _common_ranks(a: Dump, b: Dump, options: CompareOptions) -> list[int]:
-    common = [rank for rank in a.ranks if rank in b.ranks]
-    if options.rank is not None:
-        common = [rank for rank in common if rank == options.rank]
-    if not common:
-        missing = "none" if options.rank is None else f"rank {options.rank} is not"
-        raise CompareError(
-            f"{a.path} has the ranks {list(a.ranks)} and {b.path} {list(b.ranks)}: {missing} in "
-            "both; give dumps of the same rank",
-            slug="compare-ranks",
-        )
-    return common
+def _prepared(
+    a: Dump, b: Dump, planned: Sequence[StepWork], options: CompareOptions
+) -> Iterator[PreparedStep]:
+    """The steps, paired and measured. The first is prepared here: the others pair their parameters
+    as it did, whatever process prepares them. Other processes are started if the user asked for
+    them, or if the rest takes longer than starting them."""
+    is_single = len(planned) == 1
+
+    def progress(done: int, total: int) -> None:
+        if is_single:
+            options.progress(f"step {planned[0].step}", done, total)
+
+    started = time.monotonic()
+    first = prepare_step(a, b, planned[0], progress)
+    seconds = (time.monotonic() - started) * (len(planned) - 1)
+    yield first
+    rest = [replace(work, known=first.parameters) for work in planned[1:]]
+    del first
+    workers = options.workers
+    if not rest or workers.is_alone or not (workers.is_chosen or seconds > _WORTH_SECONDS):
+        yield from (prepare_step(a, b, work) for work in rest)
+        return
+    paths = str(a.path), str(b.path)
+    yield from run_work((Work(_name(each), prepare_at, (*paths, each)) for each in rest), workers)
 
 
-def _common_steps(a: Dump, b: Dump, rank: int, options: CompareOptions) -> list[int]:
-    left, right = a.steps(rank=rank), b.steps(rank=rank)
-    common = [step for step in left if step in right]
-    wanted = [step for step in common if options.steps is None or step in options.steps]
-    if not wanted:
-        chosen = "" if options.steps is None else f" among {options.steps}"
-        raise CompareError(
-            f"the dumps have no step in common{chosen}: {a.path} has {_steps_text(a, left)}, "
-            f"{b.path} has {_steps_text(b, right)}",
-            slug="compare-steps",
-        )
-    return wanted
-
-
-def _steps_text(dump: Dump, steps: Sequence[int]) -> str:
-    if not steps:
-        why = dump.why_no_values()
-        return f"none ({why})" if why else "none"
-    shown = ", ".join(str(step) for step in steps[:8])
-    return shown if len(steps) <= 8 else f"{shown} and {len(steps) - 8} more"
+def _name(work: StepWork) -> str:
+    return f"step {work.step}" if work.rank is None else f"step {work.step}, rank {work.rank}"
 
 
 @dataclass
@@ -102,43 +106,29 @@ class _Work:
     mixed: bool | None = None
     op_counts: tuple[int, int] = (0, 0)
 
-    def _is_coarser(self, dump: Dump) -> bool:
-        """Whether the dump has whole calls where the other one has ops."""
-        writers = {self.a.writer(), self.b.writer()}
-        return dump.writer() == "msprobe" and len(writers) > 1
+    finders: dict[int | None, FaultFinder] = field(default_factory=dict)
+    problems: tuple[dict[str, None], dict[str, None]] = field(default_factory=lambda: ({}, {}))
+    merge_notes: tuple[str, ...] = ()
 
-    def compare_rank(self, rank: int, steps: Sequence[int]) -> None:
-        finder: FaultFinder | None = None
-        parameters: dict[str, str] = {}
-        for number, step in enumerate(steps):
-            side_a = load_side(self.a, step, rank, without_backward=self._is_coarser(self.a))
-            side_b = load_side(self.b, step, rank, without_backward=self._is_coarser(self.b))
-            found = align(side_a, side_b, self.options.names, parameters)
-            parameters.update(
-                (op.name, other.name)
-                for op, other, _ in found.pairs()
-                if op.node_kind == "parameter"
-            )
-            pairs = pending_pairs(found)
-            what = f"step {step} ({number + 1} of {len(steps)})"
-            self._measure(pairs, what if len(steps) > 1 else f"step {step}")
-            if finder is None:
-                self.mixed = is_mixed(pairs) if self.mixed is None else self.mixed
-                finder = FaultFinder(self.options, self.mixed)
-            finder.assess(pairs, found)
-            self._add(pairs, found, step, rank)
-            self.losses.append(loss_of(found, step, rank, self.options, mixed=bool(self.mixed)))
-
-    def _measure(self, pairs: Sequence[PendingPair], what: str) -> None:
-        """Run the tasks of all pairs; two files that several pairs compare are read once."""
-        tasks = {_identity(task): task for pair in pairs for task in pair.tasks}
-        results: dict[tuple[object, ...], Measured] = {}
-        with closing(measure_all(list(tasks.values()), threads=self.options.threads)) as measured:
-            for identity, found in zip(tasks, measured, strict=True):
-                results[identity] = found
-                self.options.progress(what, len(results), len(tasks))
-        for pair in pairs:
-            pair.measured = [results[_identity(task)] for task in pair.tasks]
+    def assess(self, prepared: PreparedStep) -> None:
+        """Assess a step; those of a rank in their order."""
+        pairs, found, work = prepared.pairs, prepared.found, prepared.work
+        for known, new in zip(
+            self.problems, (prepared.problems_a, prepared.problems_b), strict=True
+        ):
+            known.update((str(each), None) for each in new)
+        if self.mixed is None:
+            self.mixed = is_mixed(pairs)
+        finder = self.finders.setdefault(work.rank, FaultFinder(self.options, self.mixed))
+        finder.assess(pairs, found)
+        if prepared.merged is not None:
+            self.merge_notes = self.merge_notes or prepared.merged.notes
+            for pair in pairs:
+                if pair.status == "diverged":
+                    pair.fault = describe_fault(pair, prepared.merged)
+        rank = 0 if work.rank is None else work.rank
+        self._add(pairs, found, work.step, rank)
+        self.losses.append(loss_of(found, work.step, rank, self.options, mixed=bool(self.mixed)))
 
     def _add(self, pairs: Sequence[PendingPair], found: Alignment, step: int, rank: int) -> None:
         place = len(self.pairs)
@@ -190,7 +180,7 @@ class _Work:
 
 
 def _notes(work: _Work, kinds: Iterable[str]) -> tuple[str, ...]:
-    notes = []
+    notes = list(work.merge_notes)
     if "statistics" in kinds:
         notes.append(
             "compared by statistics (norm, extremes, mean) where a side has no values: "
@@ -205,24 +195,12 @@ def _notes(work: _Work, kinds: Iterable[str]) -> tuple[str, ...]:
         )
     if work.mixed:
         notes.append("one side computes in lower precision: its rounding is allowed for")
-    for side, dump in (("a", work.a), ("b", work.b)):
-        problems = [str(problem) for problem in dump.problems]
+    for side, found in zip("ab", work.problems, strict=True):
+        problems = list(found)
         if problems:
             more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
             notes.append(f"{side} is damaged: {problems[0]}{more}")
     return tuple(notes)
-
-
-def _identity(task: MeasureTask) -> tuple[object, ...]:
-    return (
-        task.a.directory,
-        task.a.file_name or task.a.key,
-        task.b.directory,
-        task.b.file_name or task.b.key,
-        task.parameter_a,
-        task.parameter_b,
-        task.is_weight,
-    )
 
 
 def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[int, ...]) -> OpPair:
@@ -244,7 +222,7 @@ def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[i
         how=pair.how,
         members_a=tuple(op.name for op in pair.members_a),
         members_b=tuple(op.name for op in pair.members_b),
-        source_a=pair.a.source,
+        source_a=(pair.fault and pair.fault.source) or pair.a.source,
         source_b=pair.b.source,
         tensors=tuple(measured.pair for measured in pair.measured),
         status=pair.status,
@@ -254,6 +232,7 @@ def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[i
         allowed=pair.allowed,
         notes=tuple(dict.fromkeys(notes)),
         reads=reads,
+        fault=pair.fault,
     )
 
 

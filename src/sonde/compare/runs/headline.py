@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sonde.compare.runs.result import RunComparison
+from sonde.compare.runs.merging.merge import ranks_text
+from sonde.compare.runs.result import OpPair, RunComparison
 from sonde.core.text.number_text import count_text, scientific
 from sonde.watch.headline import Headline, place_text
 
@@ -22,7 +23,13 @@ def comparison_headline(comparison: RunComparison) -> Headline | None:
     source = pair.source_a or pair.source_b
     return Headline(
         title,
-        f"{title} in step {pair.step}, {pair.phase},{place_text(source)} ({pair.a}): "
+        f"{title} in step {pair.step}{on_ranks(pair)}, {pair.phase},{place_text(source)} "
+        f"({pair.a}): "
         f"{found.cause}; relative error {scientific(tensor.error)}, tolerance "
         f"{scientific(pair.allowed)}.{inherited}",
     )
+
+
+def on_ranks(pair: OpPair) -> str:
+    """``, on rank 1``, of the ranks at fault; empty if no single ranks are."""
+    return f", on {ranks_text(pair.ranks)}" if pair.ranks else ""

@@ -7,7 +7,7 @@ from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
 from sonde.core.operators.kinds import behaviour_of, is_plumbing
 
-_SEED = "ones_like"
+SEED = "ones_like"
 """The op of torch that computes the gradient of the loss; the loss is its input."""
 
 
@@ -18,7 +18,7 @@ def loss_op(side: RunSide) -> SideOp | None:
     ``mse_loss`` computes, or else the last; those before the backward pass come first.
     """
     for op in side.ops:
-        if op.type == _SEED and op.size == 1 and op.inputs:
+        if op.type == SEED and op.size == 1 and op.inputs:
             root = side.producer(side.root(op.inputs[0]))
             if root is not None and root.phase == "forward" and _is_float(root):
                 return root

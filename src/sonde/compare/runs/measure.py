@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import inf, isfinite, nan, prod, sqrt
-from typing import Literal
+from typing import Any, Literal
+
+from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.compare.runs.layouts import lay_out
+from sonde.compare.runs.merging.record import MergedRecord
 from sonde.compare.runs.result import ComparedTensor, TensorPair
 from sonde.core.errors import DumpError, SondeError
+from sonde.core.keys import Io
 from sonde.dump.tensor_record import TensorRecord
 from sonde.kernels.distances import Distances
 
@@ -34,7 +38,8 @@ _NON_FINITE = {"nan": ("nan count",), "inf": ("positive inf count", "negative in
 class MeasureTask:
     """Two tensors to compare; ``parameter_*`` are set if they are values of a parameter.
 
-    ``is_weight``: other orders of the axes are tried if the values differ clearly.
+    ``is_weight``: other orders of the axes are tried if the values differ clearly. ``perturbed``:
+    b of a run whose weights were changed in their last bits.
     """
 
     a: TensorRecord
@@ -42,11 +47,19 @@ class MeasureTask:
     parameter_a: str | None = None
     parameter_b: str | None = None
     is_weight: bool = False
+    perturbed: TensorRecord | None = None
+
+    def with_perturbed(self, records: Mapping[tuple[str, Io, int], TensorRecord]) -> MeasureTask:
+        if not records or isinstance(self.b, MergedRecord):
+            return self
+        key = self.b.key
+        return replace(self, perturbed=records.get((key.op, key.io, key.slot)))
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A pair with the absolute norms and errors that `fault` needs.
+    """A pair with the absolute norms and errors that `fault` needs. ``perturbed_error``: the
+    absolute L2 distance of b from itself with weights changed in their last bits; 0 if unknown.
 
     ``l2_error`` and ``max_abs_error`` are NaN if unknown. By statistics, ``max_abs_error`` is the
     largest difference of the extremes.
@@ -57,6 +70,7 @@ class Measured:
     norm: float
     count: int
     max_abs_error: float
+    perturbed_error: float = 0.0
 
     @property
     def error(self) -> float:
@@ -121,14 +135,42 @@ def _different_shapes(task: MeasureTask) -> Measured:
 
 def _by_values(task: MeasureTask) -> Measured:
     a, b = _names(task)
-    left, right = task.a.numpy(), task.b.numpy()
+    left, right, merged = _values(task.a, task.b)
     laid = lay_out(left, right, is_weight=task.is_weight)
     if laid is None:
         return _different_shapes(task)
     values, layout = laid
+    layout = ", ".join(filter(None, (merged, layout))) or None
     found = _with_ulp(kernels.compare_arrays(values, right), a.dtype, b.dtype)
     pair = TensorPair(a, b, _error(found), found, "values", layout)
-    return Measured(pair, found.l2_error, found.norm_b, found.count, found.max_abs_error)
+    grown = _perturbed_error(task, right)
+    return Measured(pair, found.l2_error, found.norm_b, found.count, found.max_abs_error, grown)
+
+
+def _perturbed_error(task: MeasureTask, values: NDArray[Any]) -> float:
+    if task.perturbed is None or task.perturbed.path is None:
+        return 0.0
+    try:
+        other = task.perturbed.numpy()
+    except DumpError:
+        return 0.0
+    if other.shape != values.shape:
+        return 0.0
+    found = kernels.compare_arrays(other, values)
+    return found.l2_error if isfinite(found.l2_error) else 0.0
+
+
+def _values(a: TensorRecord, b: TensorRecord) -> tuple[NDArray[Any], NDArray[Any], str]:
+    """The values of both; of ranks that were merged, the result and how."""
+    if isinstance(a, MergedRecord):
+        right = b.numpy()
+        left, rules = a.against(right)
+    elif isinstance(b, MergedRecord):
+        left = a.numpy()
+        right, rules = b.against(left)
+    else:
+        return a.numpy(), b.numpy(), ""
+    return left, right, ", ".join(map(str, dict.fromkeys(rules)))
 
 
 def _error(found: Distances) -> float:

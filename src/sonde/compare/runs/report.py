@@ -33,7 +33,7 @@ _CSV_COLUMNS: Final = (
 )
 _OF_DIVERGENCE: Final = (
     *("step", "rank", "order", "a", "b", "type_a", "type_b", "phase", "source_a", "source_b"),
-    *("tolerance", "allowed", "input_error"),
+    *("tolerance", "allowed", "input_error", "ranks"),
 )
 
 
@@ -133,7 +133,7 @@ def csv_text(comparison: RunComparison) -> str:
     writer = csv.DictWriter(out, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for pair in comparison.pairs:
-        row = {**_fields(pair, without=("tensors",)), "notes": "; ".join(pair.notes)}
+        row = {**_fields(pair, without=("tensors", "fault")), "notes": "; ".join(pair.notes)}
         for tensor in pair.tensors or (None,):
             writer.writerow({**row, **_tensor_columns(tensor)})
     for each in comparison.unpaired:

@@ -11,10 +11,11 @@ from sonde.core.keys import Io
 from sonde.kernels.distances import Distances
 
 Verdict = Literal["aligned", "diverged", "incomparable"]
-How = Literal["name", "map", "value", "flow", "use", "order", "update", "place"]
+How = Literal["name", "map", "value", "flow", "use", "order", "update", "place", "gradient"]
 """Why two ops are paired: by name, by the map, by equal values, by where their inputs come from,
 by the ops that read them, by their order; ``update``: both compute the last value of a parameter;
-``place``: one of them has no counterpart, and the other is in its place."""
+``place``: one of them has no counterpart, and the other is in its place; ``gradient``: the
+optimizers read their results as the gradient of one parameter."""
 Status = Literal[
     "equal", "within", "rounding", "inherited", "diverged", "incomparable", "not dumped"
 ]
@@ -61,12 +62,24 @@ class TensorPair:
 
 
 @dataclass(frozen=True, slots=True)
+class RankFault:
+    """Which ranks of a merged run differ from the other run: those whose parts do; empty if no
+    single ranks do. ``text`` says what they did, if that is known, ``source`` where."""
+
+    ranks: tuple[int, ...]
+    rule: Literal["gradient", "missing-on-rank", ""] = ""
+    text: str = ""
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OpPair:
     """Two ops, or small groups of ops, that compute the same; ``a`` and ``b`` name the last ops.
 
     ``allowed`` is the error that the op may have, given the errors of its inputs (``input_error``
     is the largest); ``tolerance`` the error that it may add on its own. ``reads`` are the orders
-    of the pairs that its inputs come from.
+    of the pairs that its inputs come from. ``fault``: where ranks were merged and the pair has
+    diverged, what is known about them.
     """
 
     step: int
@@ -92,6 +105,11 @@ class OpPair:
     allowed: float
     notes: tuple[str, ...] = ()
     reads: tuple[int, ...] = ()
+    fault: RankFault | None = None
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return () if self.fault is None else self.fault.ranks
 
     @property
     def is_leaf(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.compare.runs.measure import Measured, MeasureTask
 from sonde.compare.runs.pairing.alignment import Alignment, slot_pairs
-from sonde.compare.runs.result import How, Status
+from sonde.compare.runs.result import How, RankFault, Status
 from sonde.compare.runs.run_side import SideOp, SideValue, State
 from sonde.dump.tensor_record import TensorRecord
 
@@ -26,7 +26,8 @@ class PendingPair:
     input. ``reads`` are the values that the pair reads and that are paired themselves. ``state``
     names the parameter whose value at the end of the step is compared. ``has_unknown_inputs``: it
     also reads a value without a counterpart. ``assessed_as``: the op whose rounding bounds the
-    error. ``status``, the errors (relative, of the worst tensor) and ``notes`` are set by `fault`.
+    error. ``status``, the errors (relative, of the worst tensor) and ``notes`` are set by `fault`;
+    ``fault``, where ranks were merged, by `merging.fault_ranks`.
     """
 
     order: float
@@ -50,6 +51,7 @@ class PendingPair:
     tolerance: float = 0.0
     allowed: float = 0.0
     notes: list[str] = field(default_factory=list)
+    fault: RankFault | None = None
 
     @property
     def is_leaf(self) -> bool:
@@ -96,7 +98,8 @@ class PendingPair:
 
 
 def differing_names(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
-    """Arguments that differ, other than dtypes, devices, layouts and the names of other ops."""
+    """Arguments that differ, other than dtypes, devices, layouts, placements and the names of other
+    ops."""
     return [
         name
         for name in {**left, **right}
@@ -104,6 +107,7 @@ def differing_names(left: Mapping[str, str], right: Mapping[str, str]) -> list[s
         and name not in _IGNORED_ARGUMENTS
         and name == name.lower()  # MindSpore's internal attributes have capitals.
         and not name.endswith("_names")
+        and not name.startswith("placement.")
     ]
 
 

@@ -91,6 +91,7 @@ def _finding(
         source=pair.source_a,
         evidence={
             "rank": pair.rank,
+            "ranks": list(pair.ranks),
             "a": str(tensor.a),
             "b": str(tensor.b),
             "source_b": pair.source_b,
@@ -115,6 +116,8 @@ _ADVICE: Final = {
     "non-finite": "sonde run --overflow names the op that produced the first NaN or Inf",
     "random": "seed both runs alike; sonde run --deterministic does so",
     "op-type": "use the same op in both scripts",
+    "gradient": "compare how the gradients are added up, exchanged between ranks and clipped",
+    "missing-on-rank": "run the same ops on all ranks",
     "output": "compare the lines of both scripts, and the kernels that execute the op",
     "closest": "compare more steps, or dump values instead of statistics",
 }
@@ -149,6 +152,8 @@ def _cause(pair: OpPair, tensor: TensorPair, found: RunComparison) -> tuple[str,
         return "input", text
     if pair.status == "incomparable":
         return "shapes", "; ".join(pair.notes)
+    if pair.fault is not None and pair.fault.rule:
+        return pair.fault.rule, pair.fault.text
     if pair.how == "place":
         names = f"{_short(pair.a)} in a is in the place of {_short(pair.b)} in b"
         return "missing-op", f"{names}: an op is missing or added"

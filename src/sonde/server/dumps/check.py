@@ -13,6 +13,7 @@ from sonde.server.hit_store import HitStore
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import Hit
+from sonde.workers.run import WorkerOptions
 
 _READ: Final = frozenset({".npy", ".pb", ".pt"})
 
@@ -22,11 +23,13 @@ def check_dump(
     drafts: Sequence[WatchpointDraft],
     progress: Callable[[int, int], None] | None = None,
     report_problem: Callable[[DumpProblem], None] | None = None,
+    workers: WorkerOptions | None = None,
 ) -> HitStore:
     """The hits of these watchpoints over all steps and ranks of the dump at ``path``.
 
     ``progress`` is called with the number of tensors done and, as far as known, in total;
-    ``report_problem`` for each file that is damaged or does not belong to a dump.
+    ``report_problem`` for each file that is damaged or does not belong to a dump. ``workers``:
+    where the steps are evaluated.
     """
     dump = IndexedDump(path)
     watchpoints = WatchpointSet()
@@ -43,7 +46,7 @@ def check_dump(
             progress(found.done, found.total)
         return True
 
-    recheck(dump, watchpoints.all, take)
+    recheck(dump, watchpoints.all, take, workers or WorkerOptions())
     dump.keep()
     if report_problem is not None:
         for problem in (*dump.dump.problems, *unreadable.values()):

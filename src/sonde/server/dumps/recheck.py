@@ -6,17 +6,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import multiprocessing
-import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import closing, suppress
-from itertools import islice
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.server.dumps.index import IndexedDump, StepTensors
@@ -32,6 +27,7 @@ from sonde.watch.streaks import Streaks
 from sonde.wire.api import RecheckView
 from sonde.wire.convert import wire_hit
 from sonde.wire.shapes import Hit, WatchpointSpec
+from sonde.workers.run import Work, WorkerOptions, run_work
 
 _log = logging.getLogger("sonde.server")
 _ANNOUNCE_SECONDS: Final = 0.3
@@ -44,6 +40,7 @@ _WORTH_SECONDS: Final = 4.0
 _SECONDS_PER_ROW: Final = 15e-6
 _SECONDS_PER_FILE: Final = 60e-6
 _GC_THRESHOLD: Final = 200_000
+_DEFAULT_WORKERS: Final = WorkerOptions()
 _DUMPS: Final[dict[Path, IndexedDump]] = {}
 """In a worker process: the dump that it reads."""
 
@@ -58,7 +55,10 @@ class CheckProgress(NamedTuple):
 
 
 def recheck(
-    dump: IndexedDump, specs: Sequence[WatchpointSpec], report: Callable[[CheckProgress], bool]
+    dump: IndexedDump,
+    specs: Sequence[WatchpointSpec],
+    report: Callable[[CheckProgress], bool],
+    workers: WorkerOptions = _DEFAULT_WORKERS,
 ) -> None:
     """Evaluate all tensors of all ranks, step by step, in execution order.
 
@@ -69,7 +69,7 @@ def recheck(
     origins = {rank: RankOrigins() for rank in dump.dump.ranks}
     streaks = {rank: Streaks() for rank in dump.dump.ranks}
     done = steps_done = 0
-    with closing(_steps(dump, specs, directories)) as steps:
+    with closing(_steps(dump, specs, directories, workers)) as steps:
         for directory, count, found in steps:
             rank = directory.rank
             done += count
@@ -99,15 +99,20 @@ a result; None: the step is not complete."""
 
 
 def _steps(
-    dump: IndexedDump, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir]
+    dump: IndexedDump,
+    specs: Sequence[WatchpointSpec],
+    directories: Sequence[StepDir],
+    workers: WorkerOptions,
 ) -> Generator[_Evaluated, None, None]:
-    """Evaluate each step in order, first in this process, then in several if it takes long."""
+    """Evaluate each step in order, first in this process, then in several if it takes long, or if
+    the user asked for them."""
     start = time.monotonic()
     for number, directory in enumerate(directories):
         is_long = time.monotonic() - start > _ALONE_SECONDS and number + 1 < len(directories)
-        if is_long or _estimated_seconds(dump.listing(directory)) > _WORTH_SECONDS:
+        is_large = is_long or _estimated_seconds(dump.listing(directory)) > _WORTH_SECONDS
+        if workers.is_chosen or (is_large and not workers.is_alone):
             dump.keep()  # So that the workers need not list the same steps again.
-            yield from _evaluate_in_processes(dump.dump.path, specs, directories, number)
+            yield from _evaluate_elsewhere(dump.dump.path, specs, directories, number, workers)
             return
         found: list[EvaluatedTensor] = []
         count = reported = 0
@@ -127,75 +132,32 @@ def _estimated_seconds(listing: StepTensors) -> float:
     return rows * _SECONDS_PER_ROW + (len(listing.tensors) - rows) * _SECONDS_PER_FILE
 
 
-def _evaluate_in_processes(
-    path: Path, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir], first: int
+def _evaluate_elsewhere(
+    path: Path,
+    specs: Sequence[WatchpointSpec],
+    directories: Sequence[StepDir],
+    first: int,
+    workers: WorkerOptions,
 ) -> Iterator[_Evaluated]:
-    """Evaluate the steps from ``first`` on; in parts if there are fewer steps than cores."""
-    cores = os.cpu_count() or 1
-    parts = -(-cores // (len(directories) - first))
-    work = ((number, part) for number in range(first, len(directories)) for part in range(parts))
-    waiting: deque[tuple[int, int, Callable[[], EvaluatedPart]]] = deque()
+    """Evaluate the steps from ``first`` on in other processes; in parts if there are fewer steps
+    than processes."""
+    parts = -(-workers.count // (len(directories) - first))
+    places = [(number, part) for number in range(first, len(directories)) for part in range(parts)]
+    work = (
+        Work(
+            f"step {directories[number].step}, rank {directories[number].rank}",
+            evaluate_part,
+            (path, specs, directories[number], _previous_step(directories, number), (part, parts)),
+        )
+        for number, part in places
+    )
     found: list[EvaluatedTensor] = []
-    with _WorkerPool(cores) as pool:
-        while True:
-            for number, part in islice(work, 2 * cores - len(waiting)):
-                where = (directories[number], _previous_step(directories, number))
-                job = pool.submit(path, specs, *where, (part, parts))
-                waiting.append((number, part, job))
-            if not waiting:
-                return
-            number, part, result = waiting.popleft()
-            count, evaluated = result()
-            found.extend(evaluated)
-            is_complete = part + 1 == parts
-            yield directories[number], count, found if is_complete else None
-            if is_complete:
-                found = []
-
-
-class _WorkerPool:
-    """Processes that evaluate parts of steps. Without them, or if one is killed, this process does
-    the work itself."""
-
-    def __init__(self, cores: int) -> None:
-        self._pool: ProcessPoolExecutor | None = None
-        spawn = multiprocessing.get_context("spawn")
-        with suppress(OSError, NotImplementedError):  # A system without semaphores.
-            self._pool = ProcessPoolExecutor(cores, spawn, initializer=_end_with_parent)
-
-    def __enter__(self) -> _WorkerPool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def submit(self, *work: Any) -> Callable[[], EvaluatedPart]:
-        """Call ``evaluate_part`` with ``work``; the returned function waits for the result."""
-        job: Future[EvaluatedPart] | None = None
-        if self._pool is not None:
-            with suppress(OSError, BrokenExecutor):
-                job = self._pool.submit(evaluate_part, *work)
-
-        def result() -> EvaluatedPart:
-            if job is not None:
-                with suppress(BrokenExecutor):
-                    return job.result()
-            return evaluate_part(*work)
-
-        return result
-
-
-def _end_with_parent() -> None:
-    """End this worker process if its parent is killed; it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    for (number, part), (count, evaluated) in zip(places, run_work(work, workers), strict=True):
+        found.extend(evaluated)
+        is_complete = part + 1 == parts
+        yield directories[number], count, found if is_complete else None
+        if is_complete:
+            found = []
 
 
 def evaluate_part(

@@ -81,8 +81,8 @@ def test_the_graph_says_how_tensors_are_distributed(dump: tuple[Path, list[str],
         for name, value in node.attributes
         if name.startswith("placement.")
     }
-    assert "Shard(dim=0) of [8, 4] over 2 ranks" in said
-    assert "Shard(dim=1) of [2, 8] over 2 ranks" in said
+    assert "Shard(dim=0) of [8, 4] over 2 ranks from 0 by 1" in said
+    assert "Shard(dim=1) of [2, 8] over 2 ranks from 0 by 1" in said
 
 
 def test_the_result_of_an_asynchronous_collective_is_read_once_the_program_waited(

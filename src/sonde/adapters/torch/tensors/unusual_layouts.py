@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from sonde.core.interruption import pass_on
+from sonde.dump.graph_files.placement import placement_text
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -64,11 +66,22 @@ def is_pending(tensor: torch.Tensor) -> bool:
 
 
 def placement_of(tensor: Any) -> str | None:
-    """How a DTensor is distributed: ``Shard(dim=0) of [16, 8] over 2 ranks``; None for others."""
+    """How a DTensor is distributed (`dump.graph_files.placement`); None for others."""
     if not _is_distributed(tensor):
         return None
-    placements = ", ".join(map(repr, tensor.placements))
-    return f"{placements} of {list(tensor.shape)} over {tensor.device_mesh.size()} ranks"
+    mesh = tensor.device_mesh
+    return placement_text(tensor.placements, tensor.shape, mesh.shape, _axis_ranks(mesh))
+
+
+def _axis_ranks(mesh: Any) -> list[list[int]]:
+    """For each axis of a mesh the ranks along it, through this rank; empty if they are not known.
+    Runs no op: ``mesh.mesh`` would compute a tensor."""
+    try:
+        groups = [mesh.get_group(axis) for axis in range(mesh.ndim)]
+        return [dist.get_process_group_ranks(group) for group in groups]
+    except Exception as error:  # A mesh without groups.
+        pass_on(error)
+        return []
 
 
 def _is_distributed(tensor: Any) -> bool:

@@ -16,12 +16,12 @@ from typing import Any
 
 from sonde.compare.options import CompareError
 from sonde.compare.runs.result import RunComparison
+from sonde.compare.yaml_file import mapping_of, read_yaml, yaml_problem
 from sonde.core.errors import ConfigError, SondeError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.settings import nearest
 from sonde.dump.reader import Dump
 
-_MOST_BYTES = 64 << 20
 _KEYS = frozenset({"a", "b", "how"})
 
 
@@ -48,7 +48,7 @@ def read_map(path: Path, a: Dump, b: Dump) -> dict[str, str]:
 
 def _entries(path: Path) -> Iterator[tuple[int, str, str] | SondeError]:
     """The pairs and the errors in the file, each with its line."""
-    fields = dict(_mapping(_load(path)))
+    fields = dict(mapping_of(read_yaml(path, "a map of pairs", slug="compare-map")))
     for name, (line, _) in fields.items():
         if name != "pairs":
             yield _problem(path, line, f"{name!r} is not known; there is only 'pairs'")
@@ -65,7 +65,7 @@ def _entry(path: Path, node: Any) -> Iterator[tuple[int, str, str] | SondeError]
     if node.id != "mapping":
         yield _problem(path, line, "is not a pair; write 'a: NAME' and 'b: NAME'")
         return
-    fields = dict(_mapping(node))
+    fields = dict(mapping_of(node))
     for name, (place, _) in fields.items():
         if name not in _KEYS:
             yield _problem(path, place, f"{name!r} is not known; a pair has 'a' and 'b'")
@@ -80,48 +80,8 @@ def _entry(path: Path, node: Any) -> Iterator[tuple[int, str, str] | SondeError]
             yield _problem(path, line, f"the pair has no name called {key!r}")
 
 
-def _mapping(node: Any) -> Iterator[tuple[str, tuple[int, Any]]]:
-    """Keys with their lines and values; nothing if the node is not a mapping."""
-    if node is not None and node.id == "mapping":
-        for key, value in node.value:
-            # A list or a mapping is not converted to text: aliases may make it endless.
-            name = str(key.value) if key.id == "scalar" else f"a {key.id} in place of a name"
-            yield name, (key.start_mark.line + 1, value)
-
-
-def _load(path: Path) -> Any:
-    """The nodes of the document; no objects are constructed from it."""
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        raise CompareError(
-            "a map of pairs needs PyYAML; pip install pyyaml", slug="compare-map"
-        ) from None
-    try:
-        return yaml.compose(_read(path), yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise CompareError(f"{path}: cannot be read: {error}", slug="compare-map") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = 1 if mark is None else mark.line + 1
-        what = getattr(error, "problem", None) or "it has characters that YAML does not allow"
-        raise _problem(path, line, f"is not YAML: {what}") from None
-    except RecursionError:
-        raise _problem(path, 1, "is nested too deeply") from None
-    except (ValueError, OverflowError, IndexError) as error:  # PyYAML does not catch these.
-        raise _problem(path, 1, f"is not YAML: {error}") from None
-
-
-def _read(path: Path) -> str:
-    if not path.is_file() and path.exists():  # Reading a pipe might never end.
-        raise OSError("it is not a file")
-    if path.stat().st_size > _MOST_BYTES:
-        raise OSError(f"it has more than {_MOST_BYTES >> 20} MB")
-    return path.read_text("utf-8")
-
-
 def _problem(path: Path, line: int, what: str) -> CompareError:
-    return CompareError(f"{path}:{line}: {what}", slug="compare-map")
+    return yaml_problem(path, line, what, slug="compare-map")
 
 
 def _names(dump: Dump) -> set[str]:

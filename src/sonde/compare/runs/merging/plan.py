@@ -1,0 +1,131 @@
+"""How the parts of one tensor become the whole tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde.compare.run_layout import AxisRule, Rule
+
+Origin = Literal["recorded", "file", "inferred"]
+Place = tuple[int, ...]
+Parts = Mapping[Place, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """Rows of the merged batch in the order of the reference; a larger dimension has several rows
+    for each of them. ``axes``: those along which the batch is divided."""
+
+    rows: tuple[int, ...]
+    axes: frozenset[int]
+
+    def apply(self, values: NDArray[Any], rules: Sequence[AxisRule]) -> NDArray[Any]:
+        dims = {
+            rule.dim
+            for number, rule in enumerate(rules)
+            if rule.rule == "concat" and number in self.axes
+        }
+        for dim in dims:
+            size, count = values.shape[dim], len(self.rows)
+            if size % count == 0:
+                block = size // count
+                order = np.add.outer(np.array(self.rows) * block, np.arange(block)).reshape(-1)
+                values = np.take(values, order, axis=dim)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """The rules for all axes of the grid. ``scale``: what the result is multiplied with.
+    ``default``: per axis, the rule that ``same`` stands for where its parts differ; ``is_free``: a
+    sum or a mean, whichever is nearer to the other side. ``scales``: other factors that are tried,
+    for single numbers, of which nothing tells how they depend on the size of the batch.
+    """
+
+    rules: tuple[AxisRule, ...]
+    origin: Origin
+    scale: float = 1.0
+    default: tuple[Rule, ...] = ()
+    is_free: bool = False
+    order: RowOrder | None = None
+    scales: tuple[float, ...] = (1.0,)
+
+    def merge(self, parts: Parts, rules: Sequence[AxisRule], factor: float = 1.0) -> NDArray[Any]:
+        """The whole tensor by ``rules``, which `settled` has made of those of the plan."""
+        merged = merge_parts(parts, rules)
+        if self.order is not None:
+            merged = self.order.apply(merged, rules)
+        factor *= self.scale
+        if factor != 1.0 and merged.dtype.kind in "fc":
+            merged = (merged * factor).astype(merged.dtype)
+        return merged
+
+    def settled(self, parts: Parts) -> tuple[AxisRule, ...]:
+        """The rules with ``same`` replaced, without a reference."""
+        found = list(self.rules)
+        for number, rule in enumerate(found):
+            if rule.rule == "same":
+                equal = is_equal_along(parts, number)
+                chosen: Rule = "one" if equal else self.default[number]
+                found[number] = replace(rule, rule=chosen)
+        return tuple(found)
+
+
+def merge_parts(parts: Parts, rules: Sequence[AxisRule]) -> NDArray[Any]:
+    """Merge axis by axis: inner ones first, then from the last to the first."""
+    left = dict(parts)
+    inner = [number for number, rule in enumerate(rules) if rule.is_inner]
+    outer = [number for number in reversed(range(len(rules))) if number not in inner]
+    for axis in (*inner, *outer):
+        groups: dict[Place, list[NDArray[Any]]] = {}
+        for place in sorted(left):
+            key = (*place[:axis], 0, *place[axis + 1 :])
+            groups.setdefault(key, []).append(left[place])
+        left = {key: _combined(rules[axis], group) for key, group in groups.items()}
+    (whole,) = left.values()
+    return whole
+
+
+def is_equal_along(parts: Parts, axis: int) -> bool:
+    """Whether the parts are the same, bit for bit, along an axis."""
+    first: dict[Place, NDArray[Any]] = {}
+    for place in sorted(parts):
+        values = parts[place]
+        known = first.setdefault((*place[:axis], 0, *place[axis + 1 :]), values)
+        if known is not values and (
+            known.shape != values.shape or known.tobytes() != values.tobytes()
+        ):
+            return False
+    return True
+
+
+def _combined(rule: AxisRule, group: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    if len(group) == 1 or rule.rule in ("one", "same"):
+        return group[0]
+    if rule.rule == "last":
+        return group[-1]
+    if rule.rule == "concat":
+        return np.concatenate(group, axis=rule.dim)
+    first = group[0]
+    wide: list[NDArray[Any]] = [values.astype(_wide(first.dtype)) for values in group]
+    whole: NDArray[Any] = _REDUCTIONS[rule.rule](wide)
+    return whole.astype(first.dtype)
+
+
+def _wide(dtype: np.dtype[Any]) -> type:
+    return np.complex128 if dtype.kind == "c" else np.float64 if dtype.kind == "f" else np.int64
+
+
+_REDUCTIONS: Final[dict[str, Callable[[list[NDArray[Any]]], Any]]] = {
+    "sum": lambda group: reduce(np.add, group),
+    "mean": lambda group: reduce(np.add, group) / len(group),
+    "norm": lambda group: np.sqrt(reduce(np.add, [np.square(np.abs(each)) for each in group])),
+    "max": lambda group: reduce(np.maximum, group),
+    "min": lambda group: reduce(np.minimum, group),
+}
