@@ -15,6 +15,7 @@ from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.diagnosis.document import as_document, as_lines
 from sonde.diagnosis.options import DiagnosisOptions, diagnosis_options
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.diagnosis.session import TrainingDiagnosis
@@ -93,10 +94,15 @@ class DiagnosisWords:
 
 @dataclass(slots=True)
 class DiagnosedProgram:
-    """The diagnosis of a program: what surrounds it, and what is printed when it has ended."""
+    """The diagnosis of a program: what surrounds it, and what is printed when it has ended.
+
+    ``is_debugged``: the findings are on the debugger's page, so that the terminal has them only if
+    there are any, and the exit code is that of the program.
+    """
 
     options: DiagnosisOptions
     as_json: bool = False
+    is_debugged: bool = False
     reference: ReferenceRun | None = None
     diagnosis: TrainingDiagnosis | None = field(default=None, init=False)
 
@@ -134,6 +140,10 @@ class DiagnosedProgram:
             return outcome
         self.diagnosis.write_files()
         findings = self.diagnosis.findings
+        if self.is_debugged:
+            for line in as_lines(findings, self.diagnosis.steps) if findings else ():
+                say(line)
+            return outcome
         if self.as_json:
             print(json.dumps(as_document(findings), indent=2, allow_nan=False))
         else:

@@ -14,11 +14,12 @@ import sonde
 from sonde.adapters.torch.attach import running_debugger
 from sonde.adapters.torch.diagnosis.collector import Collector
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.adapters.torch.step_dump import keep_findings
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine
-from sonde.diagnosis.catalogue import MOST_FINDINGS, diagnose, rules
+from sonde.diagnosis.catalogue import MOST_FINDINGS, cause_of_bad_values, diagnose, rules
 from sonde.diagnosis.document import announcement
 from sonde.diagnosis.options import DiagnosisOptions
 from sonde.diagnosis.running import RunningJudgement
@@ -104,6 +105,8 @@ class TrainingDiagnosis:
         self._judged_step = self.steps
         if self.reports:
             self._judge()
+            if self.steps == 1:  # The page says that the training is diagnosed.
+                self._show(is_over=False)
         is_found = self.options.until_finding and bool(self.running.confirmed)
         if is_found or self.steps == self.options.steps:
             raise TrainingEnded
@@ -115,19 +118,28 @@ class TrainingDiagnosis:
             for found in self.running.judge(evidence):
                 if found.status == "established":
                     self._on_finding(found)
-                    show_on_page(found)
+            self._show(is_over=False)
 
     def _finish(self) -> None:
         evidence = self.collector.finish()
         self._final = diagnose(evidence, self.options.ignored) if self.reports else []
         if not self.reports:
             return
-        for each in self._final:
-            known = self.running.confirmed.get(each.rule)
-            if known is None or known.status != "established":
-                show_on_page(each)
+        self._show(is_over=True)
+        keep_findings(self._final, self.steps, cause_of_bad_values(self._final))
         for each in self.running.refuted(self._final):
             say(f"what was reported as {each.rule} no longer holds at the end of the training")
+
+    @shielded
+    def _show(self, *, is_over: bool) -> None:
+        """Show the findings so far on the debugger's page, if the training is debugged."""
+        debugging = running_debugger()
+        if debugging is not None:
+            from sonde.diagnosis.wire_form import diagnosis_view  # needs msgspec
+
+            shown = self._final if is_over else self.running.current
+            view = diagnosis_view(shown or (), self.steps, is_over=is_over)
+            debugging.debugger.session.report_diagnosis(view)
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Put findings of another source before the own ones, when the training has ended."""
@@ -154,15 +166,6 @@ class TrainingDiagnosis:
 def say_finding(found: Finding) -> None:
     """Print the line about a finding while the training goes on."""
     say(announcement(found))
-
-
-def show_on_page(found: Finding) -> None:
-    """Add the finding to the notices of the debugger's page, if the training is debugged."""
-    debugging = running_debugger()
-    if debugging is not None:
-        place = f"{found.places[0]}: " if found.places else ""
-        text = f"{place}{found.status}: {found.message}; {found.advice}"
-        debugging.debugger.session.notice(found.rule, text)
 
 
 def _write(path: Path, text: str) -> None:
