@@ -97,17 +97,16 @@ def _parts(index: GraphIndex, path: str) -> Iterator[int]:
 
 
 def _paths(index: GraphIndex, found: FindingView) -> list[str]:
-    """The ops, parameters and modules that ``found`` names; if it names none of this graph, the ops
-    of its lines."""
+    """The ops, parameters and modules that ``found`` names; else the ops of its lines whose types
+    it names, such as ``log_softmax``; else all ops of its first line that has any."""
     named = {text for text in found.where if text in index.numbers}
     named |= set(_scopes(index, frozenset(found.where)))
     if named:
         return sorted(named)
-    for line in found.lines:
-        ops = _ops_of_line(index, line.file, line.line, found.where)
-        if ops:
-            return ops[:_MOST_MARKED]
-    return []
+    by_line = [_ops_of_line(index, line.file, line.line) for line in found.lines]
+    typed = [op for ops in by_line for op in ops if op.type.strip("_") in found.where]
+    marked = _forward_first(typed or next(filter(None, by_line), []))
+    return list(dict.fromkeys(op.name for op in marked))[:_MOST_MARKED]
 
 
 def _scopes(index: GraphIndex, names: frozenset[str]) -> Iterator[str]:
@@ -120,19 +119,16 @@ def _scopes(index: GraphIndex, names: frozenset[str]) -> Iterator[str]:
             yield scope.path
 
 
-def _ops_of_line(index: GraphIndex, file: str, line: int, names: tuple[str, ...]) -> list[str]:
-    """The ops that the line itself runs, not those of functions that it calls: of these the ops
-    that ``names`` name, if there are any, and those of the forward pass before others."""
+def _ops_of_line(index: GraphIndex, file: str, line: int) -> list[Node]:
+    """The ops that the line itself runs, not those of functions that it calls."""
     nodes = [index.nodes[each] for each in index.lines.get((file, line), ())]
-    own = [
+    return [
         each
         for each in nodes
         if each.sources and (each.sources[0].file, each.sources[0].line) == (file, line)
     ]
-    chosen = [each for each in own if _plain_type(each) in names] or own
-    forward = [each for each in chosen if each.phase == "forward"]
-    return [each.name for each in forward or chosen]
 
 
-def _plain_type(node: Node) -> str:
-    return node.type.strip("_")
+def _forward_first(nodes: list[Node]) -> list[Node]:
+    """The nodes of the forward pass, if there are any: ops of gradients have the same lines."""
+    return [each for each in nodes if each.phase == "forward"] or nodes
