@@ -102,8 +102,8 @@ class DiagnosedProgram:
 
     options: DiagnosisOptions
     as_json: bool = False
-    is_debugged: bool = False
     reference: ReferenceRun | None = None
+    is_debugged: bool = False
     diagnosis: TrainingDiagnosis | None = field(default=None, init=False)
 
     def around(self, start: Start) -> Start:
@@ -117,7 +117,7 @@ class DiagnosedProgram:
             output: AbstractContextManager[object] = (
                 redirect_stdout(sys.stderr) if self.as_json else nullcontext()
             )
-            self.diagnosis = TrainingDiagnosis(self.options)
+            self.diagnosis = TrainingDiagnosis(self.options, is_shared=True)
             with start() as inner, self.diagnosis.attached(), output:
                 yield inner
 
