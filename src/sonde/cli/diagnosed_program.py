@@ -15,6 +15,7 @@ from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.diagnosis.document import as_document, as_lines
 from sonde.diagnosis.options import DiagnosisOptions, diagnosis_options
+from sonde.diagnosis.reference_lines import with_lines
 from sonde.logs import say
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ class DiagnosedProgram:
             outcome = None
         if self.reference is not None:
             if self.diagnosis.reports:
-                self.diagnosis.add(self.reference.findings())
+                evidence = self.diagnosis.recorder.evidence
+                self.diagnosis.add(with_lines(self.reference.findings(), evidence))
             self.reference.discard()
         if not self.diagnosis.reports:
             return outcome

@@ -15,7 +15,7 @@ def progress_keys(value: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(str(key) for key in value if str(key) in PROGRESS)
 
 
-def holds_optimizer(value: Any, depth: int = 3) -> bool:
+def holds_optimizer(value: Any, depth: int = 4) -> bool:
     """Whether a checkpoint holds the state of an optimizer, in any nesting."""
     if isinstance(value, (list, tuple)):
         return any(holds_optimizer(each, depth) for each in value[:_MOST_ENTRIES])

@@ -99,6 +99,33 @@ SPEED: Final[Mapping[str, RuleText]] = {
 """Of ``sonde profile``: supported by a measurement of the gain. ``tried-compile`` is of the kind
 ``tried``."""
 
+RANKS: Final[Mapping[str, RuleText]] = {
+    "replicas-differ-at-start": RuleText("Ranks begin with different weights."),
+    "replicas-differ": RuleText("Replicated weights or optimizer states differ after a step."),
+    "shards-equal": RuleText("Shards of one weight are copies of each other."),
+    "gradients-not-exchanged": RuleText("Gradients of replicated parameters are not exchanged."),
+    "gradients-partly-exchanged": RuleText("Gradients of some parameters are not exchanged."),
+    "gradients-divided-twice": RuleText("Gradients are divided by the number of ranks twice."),
+    "gradients-multiplied": RuleText("Exchanged gradients are a multiple of their mean."),
+    "only-last-micro-batch": RuleText("Only the last micro-batch's gradients are exchanged."),
+    "backward-passes-differ": RuleText("Ranks accumulate different numbers of micro-batches."),
+    "same-batch-on-ranks": RuleText("Data-parallel ranks get the same batches."),
+    "set-epoch-missing": RuleText("A DistributedSampler has the same order in every epoch."),
+    "random-states-differ": RuleText("Ranks of tensor parallelism use other random numbers."),
+    "clip-on-some-ranks": RuleText("Gradients are clipped on some ranks only."),
+    "clip-norms-differ": RuleText("Clipping finds another norm on each rank."),
+    "decisions-differ": RuleText("Rates, skipped steps or trainable parameters differ."),
+    "non-finite-on-rank": RuleText("One rank made NaN or Inf, and others got them from it."),
+    "first-non-finite": RuleText("The op of the rank that made the first NaN or Inf."),
+    "loss-weighted-by-rank": RuleText("Each rank averages over its own number of targets."),
+    "odd-rank-out": RuleText("One rank's loss or gradient is far from those of the others."),
+    "environment-differs": RuleText("Versions or settings differ between ranks."),
+    "collectives-differ": RuleText("Ranks call different collectives."),
+    "collective-result-wrong": RuleText("A rank has another result of a collective than others."),
+    "no-progress": RuleText("The ranks make no progress, and stand at these places."),
+}
+"""Of ``sonde run --check-ranks``; ``docs/ranks.md`` describes them."""
+
 _ADVICE: Final[Mapping[str, tuple[EvidenceStatus, str]]] = {
     "detached-graph": (
         "established",
@@ -136,7 +163,9 @@ def kinds() -> dict[str, RuleText]:
         what = inspect.getdoc(importlib.import_module(rule.judge.__module__)) or kind
         status, advice = _ADVICE.get(kind, ("established", ""))
         found[kind] = RuleText(" ".join(what.split("\n\n")[0].split()), advice, status)
-    found["differs-from-reference"] = RuleText("A setting differs from that of a reference.")
+    found["differs-from-reference"] = RuleText(
+        "A setting differs from that of a reference training: `sonde diagnose --against DUMP`."
+    )
     return {**found, **CHECKS, **CHECKPOINTS, **SPEED}
 
 

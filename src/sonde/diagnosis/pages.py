@@ -14,8 +14,10 @@ _FOLDERS: Final = (
 
 
 def rule_page(kind: str) -> str | None:
-    """The page about ``kind`` as Markdown; None if there is none, as for a rule of the user."""
+    """The page about ``kind`` as Markdown; None if there is none, as for a rule of the user. The
+    variants of ``sonde profile --try`` have one page."""
     if KIND.fullmatch(kind) is None:
         return None
+    kind = "tried" if kind.startswith("tried-") else kind
     found = next((path for each in _FOLDERS if (path := each / f"{kind}.md").is_file()), None)
     return None if found is None else found.read_text("utf-8")
