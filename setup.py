@@ -1,4 +1,4 @@
-"""The native parts, each optional: Sonde works without a compiler, only slower; and the pages of rules.
+"""The native parts, each optional (Sonde works without a compiler, only slower), and rule pages.
 
 Everything else about the package stands in ``pyproject.toml``.
 """

@@ -158,6 +158,9 @@ class TrainingDiagnosis:
             return
         self._show(is_over=True)
         keep_findings(self._final, self.steps, cause_of_bad_values(self._final))
+        guarding = sys.modules.get("sonde.adapters.torch.monitor.guarding")
+        if guarding is not None:  # A guard may run.
+            guarding.keep_findings(self._final, self.steps)
         for each in self.running.refuted(self._final):
             say(f"what was reported as {each.rule} no longer holds at the end of the training")
 
