@@ -1,13 +1,29 @@
-"""The native parts, each optional: Sonde works without a compiler, only slower.
+"""The native parts, each optional (Sonde works without a compiler, only slower), and rule pages.
 
 Everything else about the package stands in ``pyproject.toml``.
 """
 
 from __future__ import annotations
 
+import shutil
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
+
+
+class BuildWithPages(build_py):
+    """Adds the pages of the rules, which the debugger shows; a checkout has them in ``docs``."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            pages = Path(self.build_lib, "sonde", "diagnosis", "pages")
+            pages.mkdir(parents=True, exist_ok=True)
+            for page in sorted(glob("docs/rules/*.md")):
+                shutil.copy(page, pages)
+
 
 SHARED = sorted(glob("native/shared/*.h"))
 
@@ -67,4 +83,4 @@ EXTENSIONS = [
     ),
 ]
 
-setup(ext_modules=EXTENSIONS)
+setup(ext_modules=EXTENSIONS, cmdclass={"build_py": BuildWithPages})

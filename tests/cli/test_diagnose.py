@@ -116,6 +116,8 @@ def test_against_a_reference_the_setting_that_differs_is_named(tmp_path: Path) -
     (found,) = json.loads(done.stdout)["findings"]
     assert (found["kind"], found["detail"]) == ("differs-from-reference", "learning-rate")
     assert (found["evidence"]["here"], found["evidence"]["reference"]) == ("0.02", "0.01")
+    created = SCRIPT[: SCRIPT.index("optimizer = ")].count("\n") + 1
+    assert found["where"][0] == f"train.py:{created}"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from sonde.core.patching import Patch, call_before, replace, wrap
+from sonde.core.patching import Patch, call_before, replace, restore_all, wrap
 
 
 class Parent:
@@ -134,3 +134,18 @@ def test_a_replacement_that_other_code_kept_calls_the_original_and_keeps_nothing
     gc.collect()
     assert kept() == "hello"
     assert alive() is None
+
+
+def test_everything_that_is_patched_can_be_restored_at_once() -> None:
+    owner = types.SimpleNamespace(greet=lambda: "hello")
+    with ExitStack() as undo:
+        wrap(owner, "greet", louder, undo)
+        kept = owner.greet  # Other code may hold the replacement.
+        wrap(owner, "greet", louder, undo)
+        direct = Patch(Parent, "greet", lambda self: "bye")
+        direct.install()
+        undo.callback(direct.restore)
+        assert (owner.greet(), kept(), Parent().greet()) == ("hello!!", "hello!", "bye")
+        restore_all()
+        assert (owner.greet(), kept(), Parent().greet()) == ("hello", "hello", "hello")
+    assert owner.greet() == "hello"

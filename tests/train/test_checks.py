@@ -58,6 +58,17 @@ STEPS: dict[str, Callable[[nn.Module], None]] = {
 }
 """A step that leaves the weight as it was, by the reason."""
 
+KINDS = {
+    "cleared": "zero-grad-before-step",
+    "no-step": "no-optimizer-step",
+    "not-finite": "weight-not-finite",
+    "rate-0": "learning-rate-zero",
+    "rate-too-small-for-the-precision": "low-precision-update-lost",
+    "underflow": "half-gradient-underflow",
+    "zero": "gradient-zero",
+}
+"""The rule of the catalogue of each reason."""
+
 
 class Parts(nn.Module):
     """One weight for each way to be or not to be updated."""
@@ -146,10 +157,19 @@ class TestUpdates:
         assert report.unchanged == ("detached", "dead", "forgotten", "empty")
         assert report.frozen == ("frozen",)
         assert [finding.message for finding in report.findings] == [
-            "detached: unchanged, no gradient reached it",
-            "dead: unchanged, its gradient is zero",
-            "forgotten: unchanged although it has a gradient: no optimizer that stepped holds it",
+            "detached is unchanged: a module runs and is to be trained, but the loss does not "
+            "reach its parameters",
+            "dead is unchanged: the gradient of a weight is exactly zero",
+            "forgotten is unchanged: a weight has a gradient, but no optimizer that steps holds it",
         ]
+        assert [finding.rule for finding in report.findings] == [
+            *("detached-graph", "gradient-zero", "weight-not-in-optimizer")
+        ]
+        assert {finding.status for finding in report.findings} == {"established"}
+        assert [finding.parameter for finding in report.findings] == [
+            *("detached", "dead", "forgotten")
+        ]
+        assert all(finding.advice for finding in report.findings)
         assert [finding.detail for finding in report.findings] == [
             *("missing", "zero", "not-in-the-optimizer")
         ]
@@ -161,8 +181,21 @@ class TestUpdates:
             network.weight.fill_(math.nan if cause == "not-finite" else 1.0)
         report = check_update(network, functools.partial(STEPS[cause], network))
         assert [finding.detail for finding in report.findings] == [cause]
+        assert [finding.rule for finding in report.findings] == [KINDS[cause]]
         assert not any(network.weight._backward_hooks or ())
         assert not network._forward_pre_hooks
+
+    def test_a_module_that_never_ran_is_told_from_one_behind_a_detach(self) -> None:
+        network = nn.ModuleDict({"used": nn.Linear(2, 1), "idle": nn.Linear(2, 1)})
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+
+        def step() -> None:
+            network["used"](torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+
+        found = check_update(network, step).findings
+        assert [each.rule for each in found] == ["unused-parameters"] * 2
+        assert [each.parameter for each in found] == ["idle.weight", "idle.bias"]
 
     def test_the_size_of_a_change_is_in_float64(self) -> None:
         before = {"w": torch.tensor([3.0, 4.0]), "z": torch.zeros(2), "n": torch.tensor([1.0])}
@@ -277,7 +310,8 @@ class TestGradients:
         assert check_gradients(network)
         report = check_gradients(network, exploding_norm=1.0)
         assert report.named("exploding") == ("weight",)
-        assert report.findings[0].rule == "gradient-exploding"
+        (found,) = report.findings
+        assert (found.rule, found.status) == ("exploding-gradient", "hypothesis")
         assert str(report).splitlines() == [
             "1 gradients, total norm 2",
             "weight: gradient exploding (norm 2, mean 2, zeros 0.0%)",

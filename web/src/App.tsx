@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { Comparison } from "./compare/Comparison";
 import { GraphView } from "./graph/GraphView";
 import { dialog } from "./panels/dialogs";
+import { Findings } from "./panels/Findings";
 import { Headline } from "./panels/Headline";
 import { Help } from "./panels/Help";
 import { Hits } from "./panels/Hits";
@@ -11,6 +12,7 @@ import { NodeList } from "./panels/NodeList";
 import { NodeMenu } from "./panels/NodeMenu";
 import { OpDetails } from "./panels/OpDetails";
 import { Palette } from "./panels/Palette";
+import { RuleDialog } from "./panels/RuleDialog";
 import { RunPanel } from "./panels/RunPanel";
 import { TerminateDialog } from "./panels/TerminateDialog";
 import { TopBar } from "./panels/TopBar";
@@ -188,11 +190,12 @@ function Lower(): JSX.Element {
   const tabs: readonly (readonly [Side, string, number])[] = [
     ["hits", "Hits", hits],
     ["watchpoints", "Watchpoints", watched],
+    ["findings", "Findings", run.value?.diagnosis?.findings.length ?? 0],
   ];
   return (
     <section class="pane lower">
       <div class="tabs">
-        <div class="tab-list" role="tablist" aria-label="Hits and watchpoints">
+        <div class="tab-list" role="tablist" aria-label="Hits, watchpoints and findings">
           {tabs.map(([value, text, count]) => (
             <button
               key={value}
@@ -202,7 +205,9 @@ function Lower(): JSX.Element {
               onClick={() => go({ side: value })}
             >
               {text}{" "}
-              {count > 0 && <span class={value === "hits" ? "hit-count" : "count"}>{count}</span>}
+              {count > 0 && (
+                <span class={value === "watchpoints" ? "count" : "hit-count"}>{count}</span>
+              )}
             </button>
           ))}
         </div>
@@ -219,7 +224,9 @@ function Lower(): JSX.Element {
         </button>
       </div>
       <Stopped />
-      {side === "hits" ? <Hits /> : <Watchpoints />}
+      {side === "hits" && <Hits />}
+      {side === "watchpoints" && <Watchpoints />}
+      {side === "findings" && <Findings />}
     </section>
   );
 }
@@ -244,6 +251,8 @@ function OpenDialog(): JSX.Element | null {
       return <Help />;
     case "palette":
       return <Palette />;
+    case "rule":
+      return <RuleDialog key={open.rule} rule={open.rule} />;
     case "terminate":
       return <TerminateDialog />;
     case "unwatched":

@@ -18,7 +18,7 @@ export type EvidenceStatus = "established" | "supported" | "hypothesis";
 export type Command = "continue" | "pause" | "step" | "next" | "to" | "terminate";
 export type RunKind = "live" | "dump";
 export type StepPart = "network" | "data" | "loss" | "gradients" | "backward" | "recomputed" | "optimizer" | "other" | "";
-export type HeadlineKind = "hit" | "loss" | "crash" | "overflow" | "divergence" | "lost";
+export type HeadlineKind = "hit" | "loss" | "crash" | "overflow" | "divergence" | "finding" | "lost";
 export type HitPhase = "forward" | "backward" | "optimizer" | "weights";
 export type ComparedVerdict = "aligned" | "diverged" | "incomparable";
 export type PairStatus = "equal" | "within" | "rounding" | "inherited" | "diverged" | "incomparable" | "not dumped";
@@ -190,6 +190,41 @@ export interface HitRef {
   readonly io: Io;
   readonly slot: number;
   readonly headline: HeadlineText | null;
+}
+
+/** One measured fact of a finding, as it is shown. */
+export interface EvidenceText {
+  readonly name: string;
+  readonly value: string;
+}
+
+/**
+ * What a diagnosis found. `kind` is the rule, a page of `docs/rules`; `detail` a more precise
+ * kind, or empty. `where`: lines, modules, parameters, functions, the most exact first;
+ * `lines` are the source lines among them. `step`: from which on it holds. `explains`: the
+ * symptoms that this cause explains.
+ */
+export interface FindingView {
+  readonly kind: string;
+  readonly detail: string;
+  readonly status: EvidenceStatus;
+  readonly message: string;
+  readonly where: readonly string[];
+  readonly step: number | null;
+  readonly evidence: readonly EvidenceText[];
+  readonly explains: readonly string[];
+  readonly advice: string;
+  readonly lines: readonly SourceLine[];
+}
+
+/**
+ * What the diagnosis of a training has found in its first `steps` steps, causes first.
+ * `is_over`: the training has ended, and the list has the final word.
+ */
+export interface DiagnosisView {
+  readonly steps: number;
+  readonly is_over: boolean;
+  readonly findings: readonly FindingView[];
 }
 
 /**
@@ -454,7 +489,7 @@ export interface WatchpointWarning {
  * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
  * `unobserved`: what was not observed of the run, so that no hits there mean nothing.
  * `warnings`: about watchpoints whose patterns match nothing. `headline`: what is wrong, if
- * anything is.
+ * anything is. `diagnosis`: None if the training was not diagnosed.
  */
 export interface RunView {
   readonly id: string;
@@ -470,6 +505,7 @@ export interface RunView {
   readonly unobserved: readonly string[];
   readonly warnings: readonly WatchpointWarning[];
   readonly headline: RunHeadline | null;
+  readonly diagnosis: DiagnosisView | null;
 }
 
 /**
@@ -501,7 +537,8 @@ export interface ControlRequest {
  * scope, `*` and a word, which is the parameter `group` of the next request. `part`: the part
  * of the training step that a box of the outermost level stands for; empty in other levels.
  * `is_function`: a scope that only the page has, of consecutive ops outside of all modules;
- * `members` are those ops.
+ * `members` are those ops. `findings`: the kinds of the findings of the diagnosis that name
+ * the box, or something inside it.
  */
 export interface LevelNode {
   readonly path: string;
@@ -519,6 +556,7 @@ export interface LevelNode {
   readonly last_order: number;
   readonly part: StepPart;
   readonly is_function: boolean;
+  readonly findings: readonly string[];
 }
 
 /** Data from one box to another: how many tensors, and the type if all have the same. */
@@ -611,6 +649,25 @@ export interface LevelValues {
   readonly least: Num;
   readonly most: Num;
   readonly known: number;
+}
+
+/**
+ * Where a graph has what the finding `kind` names: ops and parameters by their full names,
+ * scopes with a `/` at the end; empty if the graph has none of it.
+ */
+export interface FindingPlace {
+  readonly kind: string;
+  readonly paths: readonly string[];
+}
+
+export interface FindingPlaces {
+  readonly places: readonly FindingPlace[];
+}
+
+/** The documentation of a rule as Markdown: the text of its page in `docs/rules`. */
+export interface RulePage {
+  readonly kind: string;
+  readonly text: string;
 }
 
 export interface FoundScope {

@@ -19,6 +19,7 @@ export function node(
     members: what === "outside" ? [path] : [],
     hits,
     has_origin: false,
+    findings: [],
     first_order: order,
     last_order: order,
     part: "",

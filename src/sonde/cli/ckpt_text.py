@@ -16,6 +16,8 @@ from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
 from sonde.compare.weights.listing import WIDE, cell, number, shape_text, table
 from sonde.compare.weights.pair import ParameterPairing
 from sonde.core.finding import Finding
+from sonde.core.finding_fields import as_fields
+from sonde.core.text.number_text import count_text
 from sonde.core.text.terminal_text import printable
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
@@ -177,7 +179,8 @@ def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding
     print_line(
         out,
         f"{printable(str(checkpoint.path))}: {len(checkpoint.weights)} weights, "
-        f"{checkpoint.count:,} elements; {counts['error']} errors, {counts['warning']} warnings",
+        f"{checkpoint.count:,} elements; {count_text(counts['error'], 'error')}, "
+        f"{count_text(counts['warning'], 'warning')}",
         "bold",
     )
 
@@ -192,10 +195,8 @@ def check_json(checkpoint: Checkpoint, findings: Sequence[Finding]) -> dict[str,
             {
                 "rule": finding.rule,
                 "severity": finding.severity,
-                "status": finding.status,
-                "message": finding.message,
-                "advice": finding.advice,
                 **finding.evidence,
+                **as_fields(finding),
             }
             for finding in findings
         ],

@@ -89,10 +89,10 @@ _LAUNCHER = "torch.distributed.run"
     help="Stop the server when the training ends. Default: the page stays until Ctrl-C.",
 )
 @click.option(
-    "--diagnose",
-    is_flag=True,
-    help="Also say why the training fails, as 'sonde diagnose' does: in the terminal, and in the "
-    "notices of the page.",
+    "--diagnose/--no-diagnose",
+    default=True,
+    help="Also say why the training fails, as 'sonde diagnose' does: on the page, and in the "
+    "terminal. Default: yes.",
 )
 @step_by_option
 @own_option

@@ -15,6 +15,8 @@ from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.diagnosis.document import as_document, as_lines
 from sonde.diagnosis.options import DiagnosisOptions, diagnosis_options
+from sonde.diagnosis.reference_lines import with_lines
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.diagnosis.session import TrainingDiagnosis
@@ -93,11 +95,16 @@ class DiagnosisWords:
 
 @dataclass(slots=True)
 class DiagnosedProgram:
-    """The diagnosis of a program: what surrounds it, and what is printed when it has ended."""
+    """The diagnosis of a program: what surrounds it, and what is printed when it has ended.
+
+    ``is_debugged``: the findings are on the debugger's page, so that the terminal has them only if
+    there are any, and the exit code is that of the program.
+    """
 
     options: DiagnosisOptions
     as_json: bool = False
     reference: ReferenceRun | None = None
+    is_debugged: bool = False
     diagnosis: TrainingDiagnosis | None = field(default=None, init=False)
 
     def around(self, start: Start) -> Start:
@@ -111,7 +118,7 @@ class DiagnosedProgram:
             output: AbstractContextManager[object] = (
                 redirect_stdout(sys.stderr) if self.as_json else nullcontext()
             )
-            self.diagnosis = TrainingDiagnosis(self.options)
+            self.diagnosis = TrainingDiagnosis(self.options, is_shared=True)
             with start() as inner, self.diagnosis.attached(), output:
                 yield inner
 
@@ -128,12 +135,17 @@ class DiagnosedProgram:
             outcome = None
         if self.reference is not None:
             if self.diagnosis.reports:
-                self.diagnosis.add(self.reference.findings())
+                evidence = self.diagnosis.recorder.evidence
+                self.diagnosis.add(with_lines(self.reference.findings(), evidence))
             self.reference.discard()
         if not self.diagnosis.reports:
             return outcome
         self.diagnosis.write_files()
         findings = self.diagnosis.findings
+        if self.is_debugged:
+            for line in as_lines(findings, self.diagnosis.steps) if findings else ():
+                say(line)
+            return outcome
         if self.as_json:
             print(json.dumps(as_document(findings), indent=2, allow_nan=False))
         else:

@@ -242,7 +242,8 @@ def _debug(
     """What `sonde debug` does, with a program that executes the step again and again."""
     from sonde.cli.debug import debug
 
-    words = ["--step-by", "manual", "--recommended"]
+    # The same step again and again is no training that could be diagnosed.
+    words = ["--step-by", "manual", "--recommended", "--no-diagnose"]
     words += [] if asked.port is None else ["--port", str(asked.port)]
     words += ["--exit"] if asked.exits else []
     program = ["-m", "sonde.cli.replay_loop", str(step.path), *options.words()]

@@ -243,7 +243,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     config, note = _config(options, environ, net_name_of(name, options.module is not None))
     debugger = options_from_environment(environ)
     guard = options.requested_guard()
-    diagnosed = _requested_diagnosis(options)
+    diagnosed = _requested_diagnosis(options, is_debugged=debugger is not None)
     ranks = options.requested_ranks()
     why_unused = OBSERVED
     if guard is not None:
@@ -278,9 +278,9 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     )
 
 
-def _requested_diagnosis(options: RunOptions) -> DiagnosedProgram | None:
+def _requested_diagnosis(options: RunOptions, *, is_debugged: bool) -> DiagnosedProgram | None:
     if options.diagnose:
-        return DiagnosedProgram(options.requested_diagnosis())
+        return DiagnosedProgram(options.requested_diagnosis(), is_debugged=is_debugged)
     options.refuse_without_diagnose()
     return None
 

@@ -11,6 +11,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 _ABSENT = object()
+_wrapped: dict[Patch, list[Callable[..., Any]]] = {}
+"""The functions that `wrap` has replaced, and what their replacements call."""
+_installed: dict[Patch, None] = {}
+"""The patches that are installed, in this order."""
 
 
 class Undo(Protocol):
@@ -64,10 +68,12 @@ class Patch:
         return vars(self.owner).get(self.name, _ABSENT) is self.replacement
 
     def install(self) -> None:
+        _installed[self] = None
         setattr(self.owner, self.name, self.replacement)
 
     def restore(self) -> None:
         """Restore the original, unless the replacement is not installed any more."""
+        _installed.pop(self, None)
         if not self.is_installed:
             return
         if self._own is _ABSENT:
@@ -103,7 +109,18 @@ def wrap(
     call.__code__ = call.__code__.replace(co_name=name)
     patch = replace(owner, name, functools.wraps(original)(call), undo)
     undo.callback(current.__setitem__, 0, original)
+    _wrapped[patch] = current
+    undo.callback(_wrapped.pop, patch, None)
     return patch
+
+
+def restore_all() -> None:
+    """Restore everything that is patched, the last first. For a copy of the process that computes
+    without being observed and then ends: nothing installs the replacements again."""
+    for patch, current in reversed(_wrapped.items()):
+        current[0] = patch.original
+    for patch in reversed(list(_installed)):
+        patch.restore()
 
 
 def call_before(owner: Any, name: str, action: Callable[..., object], undo: Undo) -> Patch:

@@ -18,6 +18,8 @@ from sonde.diagnosis.rule import DiagnosisRule
 from sonde.diagnosis.user_rules import load_user_rules, report_rule
 
 MOST_FINDINGS = 5
+BAD_LOSS = "non-finite-loss"
+"""The kind of the symptom that rules about NaN and Inf explain."""
 _CERTAINTY = {"established": 0, "supported": 1, "hypothesis": 2}
 logger = logging.getLogger("sonde.diagnosis")
 
@@ -96,6 +98,14 @@ def fold(findings: Iterable[Finding]) -> list[Finding]:
             evidence = {**kept[cause].evidence, "explains": explains}
             kept[cause] = replace(kept[cause], evidence=evidence)
     return kept
+
+
+def cause_of_bad_values(findings: Iterable[Finding]) -> Finding | None:
+    """The first finding that is certain enough, and whose rule explains NaN and Inf."""
+    for each in findings:
+        if each.status != "hypothesis" and BAD_LOSS in _explained(each):
+            return each
+    return None
 
 
 def _first_of_each_kind(findings: Iterable[Finding]) -> list[Finding]:

@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from sonde.core.finding import Finding
+from sonde.core.finding_fields import as_fields
 
 
 def as_document(findings: Sequence[Finding]) -> dict[str, Any]:
     """The document that ``sonde diagnose --json`` prints; numbers that are not finite are texts."""
     return {"findings": [as_fields(each) for each in findings]}
-
-
-def as_fields(found: Finding) -> dict[str, Any]:
-    """One finding in the form of `as_document`."""
-    return {
-        "kind": found.rule,
-        "detail": found.detail,
-        "status": found.status,
-        "message": found.message,
-        "where": list(found.places),
-        "step": found.step,
-        "evidence": {name: _plain(value) for name, value in found.evidence.items()},
-        "advice": found.advice,
-    }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)
 
 
 def as_lines(findings: Sequence[Finding], steps: int) -> list[str]:
@@ -59,6 +35,21 @@ def announcement(found: Finding) -> str:
     """The line about a finding that is confirmed while the training runs."""
     place = f"{found.places[0]}: " if found.places else ""
     return f"{place}{found.status}: {found.message} [{found.rule}]"
+
+
+def explained(found: Finding) -> tuple[str, ...]:
+    """The sentences of the symptoms that were folded under ``found``."""
+    listed = found.evidence.get("explains", ())
+    return tuple(map(str, listed)) if isinstance(listed, (list, tuple)) else ()
+
+
+def evidence_texts(found: Finding) -> list[tuple[str, str]]:
+    """The evidence in words, by name, without the symptoms that ``found`` explains."""
+    return [
+        (name.replace("_", " "), _shown(value))
+        for name, value in found.evidence.items()
+        if name != "explains"
+    ]
 
 
 def _shown(value: object) -> str:

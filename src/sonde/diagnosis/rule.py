@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sonde.core.finding import EvidenceStatus, Finding
+from sonde.core.finding_fields import severity_of
 from sonde.core.graph import Source
 from sonde.diagnosis.evidence import ParameterEvidence, TrainingEvidence
 
+KIND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""The form of a kind: words with hyphens between them."""
 _IGNORE = re.compile(r"#\s*sonde:\s*ignore\[([^\]]*)\]")
 
 
@@ -58,7 +61,7 @@ def finding(
     lines = tuple(dict.fromkeys(each for each in listed if isinstance(each, Source)))
     return Finding(
         kind,
-        "info" if status == "hypothesis" else "error" if status == "established" else "warning",
+        severity_of(status),
         message,
         status=status,
         source=lines[0] if lines else None,

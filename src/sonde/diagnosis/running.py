@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sonde.core.finding import Finding
 from sonde.diagnosis.catalogue import diagnose
+from sonde.diagnosis.document import explained
 from sonde.diagnosis.evidence import TrainingEvidence
 
 EARLY = (6, 12, 20, 30, 45)
@@ -21,10 +22,12 @@ EVERY = 50
 @dataclass(slots=True, eq=False)
 class RunningJudgement:
     """The judgements so far. ``confirmed`` has the first confirmed finding of each kind that is
-    established or supported, and is not taken back."""
+    established or supported, and is not taken back; ``current`` are those confirmed kinds that the
+    last judgement still finds, causes first."""
 
     ignored: Collection[str] = ()
     confirmed: dict[str, Finding] = field(default_factory=dict)
+    current: list[Finding] = field(default_factory=list)
     _last: set[str] = field(default_factory=set)
     _bad_loss: int | None = None
 
@@ -46,20 +49,16 @@ class RunningJudgement:
         ]
         self._last = {each.rule for each in found}
         self.confirmed.update((each.rule, each) for each in new)
+        self.current = [each for each in found if each.rule in self.confirmed]
         return new
 
     def refuted(self, final: Collection[Finding]) -> list[Finding]:
         """Confirmed findings of which nothing is left in the ``final`` ones, neither as a finding
         nor as a symptom of one."""
         left = {each.rule for each in final}
-        folded = [text for each in final for text in _explained(each)]
+        folded = [text for each in final for text in explained(each)]
         return [
             each
             for kind, each in self.confirmed.items()
             if kind not in left and each.message not in folded
         ]
-
-
-def _explained(found: Finding) -> list[str]:
-    listed = found.evidence.get("explains", [])
-    return [str(each) for each in listed] if isinstance(listed, list) else []

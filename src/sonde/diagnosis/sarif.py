@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.finding import Finding
+from sonde.core.finding_fields import as_fields
 from sonde.core.graph import Source
 from sonde.diagnosis.catalogue import rules
-from sonde.diagnosis.document import as_fields
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"established": "error", "supported": "warning", "hypothesis": "note"}

@@ -7,7 +7,6 @@ a line and left out.
 from __future__ import annotations
 
 import logging
-import re
 import traceback
 from collections.abc import Collection, Iterable
 from functools import cache
@@ -15,11 +14,10 @@ from importlib.metadata import EntryPoint, entry_points
 
 from sonde.core.interruption import pass_on
 from sonde.core.text.problem_line import ProblemLine
-from sonde.diagnosis.rule import DiagnosisRule
+from sonde.diagnosis.rule import KIND, DiagnosisRule
 from sonde.logs import say
 
 GROUP = "sonde.rules"
-_KIND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 logger = logging.getLogger("sonde.diagnosis")
 
 
@@ -57,7 +55,7 @@ def _load(entry: EntryPoint) -> Iterable[DiagnosisRule]:
 def _why_not(rule: object, taken: Collection[str]) -> str | None:
     if not isinstance(rule, DiagnosisRule):
         return f"it is no sonde.diagnosis.DiagnosisRule (but {type(rule).__name__})"
-    if not isinstance(rule.kind, str) or _KIND.fullmatch(rule.kind) is None:
+    if not isinstance(rule.kind, str) or KIND.fullmatch(rule.kind) is None:
         return f"its kind must be words with hyphens between them (got {rule.kind!r})"
     if rule.kind in taken:
         return f"there is a rule {rule.kind} already"

@@ -32,6 +32,7 @@ UNFINISHED = "unfinished"
 STATISTIC = "statistic.csv"
 MAPPING = "mapping.csv"
 OVERFLOW = "overflow.json"
+FINDINGS = "findings.json"
 
 DEFAULT_FORMAT = "DefaultFormat"
 NAME_LIMIT_BYTES = 255
@@ -214,6 +215,11 @@ class RankLayout:
     def overflow(self) -> Path:
         """The verdict on NaN and Inf over the whole run."""
         return self.root / OVERFLOW
+
+    @property
+    def findings(self) -> Path:
+        """What a diagnosis of the training found."""
+        return self.root / FINDINGS
 
     @property
     def metadata_dump_config(self) -> Path:

@@ -29,6 +29,8 @@ from sonde.dump.reading.side_files import (
     DumpMetadata,
     OverflowEntry,
     OverflowVerdict,
+    StoredDiagnosis,
+    read_findings,
     read_gaps,
     read_json,
     read_overflow,
@@ -260,6 +262,18 @@ class Dump:
             return None
         try:
             return read_verdict(path)
+        except DumpError as error:
+            self._add_problem(path, error)
+            return None
+
+    def diagnosis(self, rank: int) -> StoredDiagnosis | None:
+        """What a diagnosis of the training found, if it was diagnosed. A damaged file is a
+        problem."""
+        path = self.layout(rank).findings
+        if not path.is_file():
+            return None
+        try:
+            return read_findings(path)
         except DumpError as error:
             self._add_problem(path, error)
             return None

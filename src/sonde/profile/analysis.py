@@ -119,6 +119,7 @@ def found_item(finding: Finding) -> FoundItem:
         gain=msgspec.convert(gain, Gain),
         place=finding.source,
         evidence=facts,
+        status=finding.status,
     )
 
 

@@ -32,7 +32,8 @@ class Gain(msgspec.Struct, frozen=True):
 
 
 class FoundItem(msgspec.Struct, frozen=True):
-    """A finding: description, place, evidence, advice, and the gain of a step."""
+    """A finding: description, place, evidence, advice, and the gain of a step. ``rule``: a kind of
+    the catalogue, docs/rules."""
 
     rule: str
     direction: str
@@ -42,6 +43,7 @@ class FoundItem(msgspec.Struct, frozen=True):
     gain: Gain
     place: Source | None = None
     evidence: dict[str, Any] = {}
+    status: str = "supported"
 
 
 class StepItem(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from sonde.server.http.endpoint import Call, Context, Endpoint
 from sonde.server.http.openapi import openapi
 from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
+from sonde.server.routes import findings as finding_routes
 from sonde.server.routes import graphs as graph_routes
 from sonde.server.routes import runs as run_routes
 from sonde.server.routes import tensors as tensor_routes
@@ -37,6 +38,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *run_routes.endpoints,
     *condition_routes.endpoints,
     *graph_routes.endpoints,
+    *finding_routes.endpoints,
     *tensor_routes.endpoints,
     *comparison_routes.endpoints,
 )

@@ -11,10 +11,11 @@ from sonde.compare.runs.result import RunComparison
 from sonde.core.text.number_text import count_text
 from sonde.dump.reading.side_files import OverflowVerdict
 from sonde.server.causes import CauseTable, causes_of
+from sonde.server.findings import finding_headline
 from sonde.watch.headline import spread_text
 from sonde.wire.api import CauseView, RankView, RunHeadline
 from sonde.wire.convert import source_line
-from sonde.wire.shapes import HeadlineText, Hit, HitRef, LossPoint, SourceLine
+from sonde.wire.shapes import DiagnosisView, HeadlineText, Hit, HitRef, LossPoint, SourceLine
 
 ORDERLY: Final = (0, 130)
 """Exit codes of a program that ended normally, or by Ctrl-C."""
@@ -54,10 +55,14 @@ def _alike_text(others: int) -> str:
 
 
 def live_headline(
-    ranks: Sequence[RankView], causes: CauseTable, losses: Mapping[int, Sequence[LossPoint]]
+    ranks: Sequence[RankView],
+    causes: CauseTable,
+    losses: Mapping[int, Sequence[LossPoint]],
+    diagnosis: DiagnosisView | None = None,
 ) -> RunHeadline | None:
-    """The headline of a training: a failure, the hit at which it is paused, a broken loss, the
-    first cause of its hits, or a process that is gone, in this order."""
+    """The headline of a training: a failure, the hit at which it is paused, a broken loss, the op
+    that made NaN or Inf, an established finding, another cause of hits, or a process that is gone,
+    in this order."""
     several = len(ranks) > 1
     for rank in ranks:
         if has_failed(rank):
@@ -68,10 +73,14 @@ def live_headline(
     for rank in ranks:
         step = first_bad_loss(losses.get(rank.rank, ()))
         if step is not None:
-            return _loss_headline(rank, step, losses[rank.rank], causes, several)
+            found = _loss_headline(rank, step, losses[rank.rank], causes, several)
+            return found if found.op else _with_finding(found, diagnosis, rank)
     cause = causes.first()
-    if cause is not None:
+    finding = finding_headline(diagnosis, ranks[0].rank) if ranks else None
+    if cause is not None and (cause.origin or finding is None):
         return cause_headline(cause, is_one_of_several=several)
+    if finding is not None:
+        return finding
     for rank in ranks:
         if rank.state == "lost":
             return _lost_headline(rank, several)
@@ -169,6 +178,27 @@ def _loss_headline(
         "'sonde run --overflow': the first op that makes them is named.",
         rank=rank.rank,
         step=step,
+    )
+
+
+def _with_finding(
+    broken: RunHeadline, diagnosis: DiagnosisView | None, rank: RankView
+) -> RunHeadline:
+    """The headline about a broken loss of which no op of origin is known, with the established
+    finding that says why, if there is one."""
+    why = finding_headline(diagnosis, rank.rank)
+    if why is None:
+        return broken
+    ended = " The training has ended." if rank.state == "ended" else ""
+    return RunHeadline(
+        kind="finding",
+        severity="error",
+        title=broken.title,
+        text=f"{broken.title}: {why.text}{ended}",
+        advice=why.advice,
+        rank=broken.rank,
+        step=broken.step,
+        source=why.source,
     )
 
 

@@ -23,7 +23,7 @@ from sonde.wire.api import (
     WatchpointDraft,
 )
 from sonde.wire.questions import AnyAnswer, AskCompare, AskHeat, AskOp, AskSummary, AskTable
-from sonde.wire.shapes import BoxStatistic, TensorName
+from sonde.wire.shapes import BoxStatistic, DiagnosisView, TensorName
 
 Question = AskSummary | AskTable | AskHeat | AskCompare | AskOp
 
@@ -49,6 +49,11 @@ class Run(Protocol):
 
     @property
     def may_be_forgotten(self) -> bool: ...
+
+    @property
+    def diagnosis(self) -> DiagnosisView | None:
+        """What a diagnosis of the training found; None if it was not diagnosed."""
+        ...
 
     def view(self) -> RunView: ...
 

@@ -20,9 +20,10 @@ from torch import nn
 
 from sonde.core.arguments import check_value_type, wrong_type
 from sonde.core.errors import UsageError
-from sonde.core.finding import EvidenceStatus, Finding, Severity
+from sonde.core.finding import Finding
+from sonde.train.check_findings import gradient_finding, unchanged_finding, weight_finding
 from sonde.train.checkpoint.checkpoint import load_checkpoint
-from sonde.train.update_reasons import UpdateReason, observed_step, too_small, why_unchanged
+from sonde.train.update_reasons import observed_step, too_small, why_unchanged
 
 Weights = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -83,6 +84,13 @@ class GradientState:
     mean: float = 0.0
     zeros: float = 0.0
 
+    @property
+    def numbers(self) -> str:
+        """Its numbers in words; empty without a gradient."""
+        if self.verdict == "missing":
+            return ""
+        return f"norm {self.norm:.6g}, mean {self.mean:.6g}, zeros {self.zeros:.1%}"
+
 
 @dataclass(frozen=True, slots=True)
 class GradientReport:
@@ -136,7 +144,7 @@ def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
         step()
     changes = tuple(_change(name, before[name], p.detach()) for name, p in trainable.items())
     findings = tuple(
-        _unchanged(change.name, why_unchanged(trainable[change.name], seen))
+        unchanged_finding(change.name, why_unchanged(*_held(network, trainable[change.name]), seen))
         for change in changes
         if not change.changed and trainable[change.name].numel()
     )
@@ -154,7 +162,7 @@ def compare_weights(before: Weights, after: Weights) -> UpdateReport:
         raise UsageError("the two have no weight name in common", slug="no-common-weights")
     changes = tuple(_change(name, old[name], new[name]) for name in common)
     findings = tuple(
-        _finding("weight-unchanged", "warning", f"{change.name} is the same in both", "")
+        weight_finding("weight-unchanged", change.name, f"{change.name} is the same in both")
         for change in changes
         if not change.changed
     )
@@ -183,7 +191,11 @@ def check_gradients(
         for name, parameter in network.named_parameters()
         if parameter.requires_grad
     )
-    findings = tuple(_gradient_finding(state) for state in states if state.verdict != "ok")
+    findings = tuple(
+        gradient_finding(state.name, state.verdict, state.numbers)
+        for state in states
+        if state.verdict != "ok"
+    )
     return GradientReport(states, findings, math.sqrt(sum(state.norm**2 for state in states)))
 
 
@@ -197,8 +209,7 @@ def check_weights(weights: Weights) -> WeightReport:
         nans, infs = int(torch.isnan(tensor).sum()), int(torch.isinf(tensor).sum())
         if nans or infs:
             message = f"{name}: {nans} NaN, {infs} Inf of {tensor.numel()}"
-            advice = "look at the gradients and the loss scale of the steps before"
-            findings.append(_finding("weight-not-finite", "error", message, advice))
+            findings.append(weight_finding("weight-not-finite", name, message))
     return WeightReport(len(tensors), tuple(findings))
 
 
@@ -283,36 +294,11 @@ def _used_by(
     return state
 
 
-_GRADIENT_ADVICE: dict[str, tuple[Severity, str]] = {
-    "missing": ("warning", "is it used in forward, and not behind detach() or no_grad()?"),
-    "zero": ("warning", "look for dead activations, a masked loss or a detached branch"),
-    "underflow": ("warning", "scale the loss (torch.amp.GradScaler), or use bfloat16"),
-    "not in the optimizer": ("warning", "give the weight to the optimizer"),
-    "too small for the precision": (
-        "warning",
-        "rate times gradient is rounded away: raise the rate, or keep the weight in float32",
-    ),
-    "vanishing": ("warning", "check initialization, activations and normalization"),
-    "exploding": ("warning", "lower the learning rate or clip the gradients"),
-    "not finite": ("error", "lower the loss scale, or look for the op that made NaN or Inf"),
-}
-
-
-def _gradient_finding(state: GradientState) -> Finding:
-    severity, advice = _GRADIENT_ADVICE[state.verdict]
-    message = f"{state.name}: gradient {state.verdict}"
-    if state.verdict != "missing":
-        message += f" (norm {state.norm:.6g}, mean {state.mean:.6g}, zeros {state.zeros:.1%})"
-    rule = f"gradient-{state.verdict.replace(' ', '-')}"
-    is_threshold = state.verdict in ("vanishing", "exploding")
-    status: EvidenceStatus = "supported" if is_threshold else "established"
-    return Finding(rule, severity, message, status=status, advice=advice)
-
-
-def _unchanged(name: str, reason: UpdateReason) -> Finding:
-    found = _finding("weight-unchanged", "warning", f"{name}: {reason.text}", reason.advice)
-    return replace(found, detail=reason.cause.replace(" ", "-"))
-
-
-def _finding(rule: str, severity: Severity, message: str, advice: str) -> Finding:
-    return Finding(rule, severity, message, status="established", advice=advice)
+def _held(network: nn.Module, parameter: nn.Parameter) -> tuple[nn.Parameter, list[nn.Module]]:
+    """The weight and the modules that hold it."""
+    holders = [
+        module
+        for module in network.modules()
+        if any(each is parameter for each in module.parameters(recurse=False))
+    ]
+    return parameter, holders

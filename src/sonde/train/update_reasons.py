@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,21 +13,24 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 
 class UpdateReason(NamedTuple):
-    """Why a weight did not change: ``cause`` is a word for programs, the others are texts."""
+    """Why a weight did not change: ``kind`` is one of the catalogue, ``cause`` a word of this
+    check, ``numbers`` what was measured."""
 
+    kind: str
     cause: str
-    text: str
-    advice: str
+    numbers: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class ObservedStep:
     """What was observed of one training step: the weights that backward gave a gradient, the rates
-    of the weights that an optimizer was about to change, and the gradients that it had then."""
+    of the weights that an optimizer was about to change, the gradients that it had then, and the
+    modules that ran, all by identity."""
 
     arrived: set[int] = field(default_factory=set)
     rates: dict[int, float] = field(default_factory=dict)
     gradients: dict[int, bool] = field(default_factory=dict)
+    ran: set[int] = field(default_factory=set)
     steps: int = 0
     uses_half: bool = False
     device: str = "cpu"
@@ -43,7 +46,8 @@ class ObservedStep:
         if _has_values(parameter.grad):
             self.arrived.add(id(parameter))
 
-    def _runs(self, *_: Any) -> None:
+    def _runs(self, module: nn.Module, *_: Any) -> None:
+        self.ran.add(id(module))
         is_on = torch.is_autocast_enabled(self.device)
         if is_on and torch.get_autocast_dtype(self.device) is torch.float16:
             self.uses_half = True
@@ -68,73 +72,53 @@ def observed_step(
         yield seen
 
 
-def why_unchanged(parameter: nn.Parameter, seen: ObservedStep) -> UpdateReason:
-    """The first reason that holds, from the gradient to the optimizer."""
+def why_unchanged(
+    parameter: nn.Parameter, holders: Collection[nn.Module], seen: ObservedStep
+) -> UpdateReason:
+    """The first reason that holds, from the gradient to the optimizer. ``holders``: the modules
+    that hold the weight."""
     number = id(parameter)
-    found = _not_finite(parameter) or _without_gradient(parameter, seen)
+    found = _not_finite(parameter) or _without_gradient(parameter, holders, seen)
     if found is not None:
         return found
     if not seen.steps:
-        return UpdateReason(
-            "no step",
-            "unchanged although it has a gradient: no optimizer stepped",
-            "a GradScaler skips the steps whose gradients have NaN or Inf",
-        )
+        return UpdateReason("no-optimizer-step", "no step")
     if number not in seen.rates:
-        return UpdateReason(
-            "not in the optimizer",
-            "unchanged although it has a gradient: no optimizer that stepped holds it",
-            "give it to the optimizer; was the optimizer made before the layer was replaced?",
-        )
+        return UpdateReason("weight-not-in-optimizer", "not in the optimizer")
     rate = seen.rates[number]
     if rate == 0:
-        return UpdateReason("rate 0", "unchanged: its learning rate is 0", "is that a warm-up?")
+        return UpdateReason("learning-rate-zero", "rate 0")
     return too_small(parameter, rate) or UpdateReason(
-        "optimizer",
-        f"unchanged although it has a gradient and a rate of {rate:g}",
-        "the optimizer does not write to it: is the weight contiguous, does the optimizer skip it?",
+        "optimizer-skips-noncontiguous", "optimizer", f"rate {rate:g}"
     )
 
 
 def _not_finite(parameter: nn.Parameter) -> UpdateReason | None:
-    for tensor, what in ((parameter.detach(), "it has"), (parameter.grad, "its gradient has")):
+    for tensor, kind in (
+        (parameter.detach(), "weight-not-finite"),
+        (parameter.grad, "gradient-not-finite"),
+    ):
         values = None if tensor is None else _values(tensor)
         if values is not None and not bool(torch.isfinite(values).all()):
-            return UpdateReason(
-                "not finite",
-                f"unchanged, {what} NaN or Inf",
-                "look for the op that made NaN or Inf (sonde run --overflow)",
-            )
+            return UpdateReason(kind, "not finite")
     return None
 
 
-def _without_gradient(parameter: nn.Parameter, seen: ObservedStep) -> UpdateReason | None:
+def _without_gradient(
+    parameter: nn.Parameter, holders: Collection[nn.Module], seen: ObservedStep
+) -> UpdateReason | None:
     number = id(parameter)
     has_now = _has_values(parameter.grad)
     if number in seen.arrived and not seen.gradients.get(number, has_now):
-        return UpdateReason(
-            "cleared",
-            "unchanged, its gradient was cleared between backward and the optimizer's step",
-            "call zero_grad() before backward, or after the step",
-        )
+        return UpdateReason("zero-grad-before-step", "cleared")
     if has_now or number in seen.arrived:
         return None
     if parameter.grad is None:
-        return UpdateReason(
-            "missing",
-            "unchanged, no gradient reached it",
-            "is it used in forward, and not behind detach() or no_grad()?",
-        )
+        has_run = any(id(module) in seen.ran for module in holders)
+        return UpdateReason("detached-graph" if has_run else "unused-parameters", "missing")
     if seen.uses_half or parameter.grad.dtype is torch.float16:
-        return UpdateReason(
-            "underflow",
-            "unchanged, its gradient is zero: the backward pass ran in float16, where values below "
-            "6e-8 become zero",
-            "scale the loss (torch.amp.GradScaler), or use bfloat16",
-        )
-    return UpdateReason(
-        "zero", "unchanged, its gradient is zero", "look for dead activations or a masked loss"
-    )
+        return UpdateReason("half-gradient-underflow", "underflow", "below 6e-8 in float16")
+    return UpdateReason("gradient-zero", "zero")
 
 
 def too_small(parameter: torch.Tensor, rate: float) -> UpdateReason | None:
@@ -150,11 +134,10 @@ def too_small(parameter: torch.Tensor, rate: float) -> UpdateReason | None:
         return None
     kind = str(parameter.dtype).removeprefix("torch.")
     return UpdateReason(
+        "low-precision-update-lost",
         "rate too small for the precision",
-        f"unchanged although it has a gradient: with a rate of {rate:g} its steps are below the "
-        f"precision of {kind} (largest step {float(wide.max()):.3g}, unit in the last place "
-        f"{float(unit.median()):.3g})",
-        "raise the learning rate, or keep the weight in float32",
+        f"{kind}, rate {rate:g}, largest step {float(wide.max()):.3g}, unit in the last place "
+        f"{float(unit.median()):.3g}",
     )
 
 

@@ -12,6 +12,7 @@ from sonde.wire.rank import Command
 from sonde.wire.shapes import (
     Category,
     ConditionSpec,
+    DiagnosisView,
     GraphBasis,
     Hit,
     HitRef,
@@ -36,7 +37,7 @@ RunKind = Literal["live", "dump"]
 StepPart = Literal[
     "network", "data", "loss", "gradients", "backward", "recomputed", "optimizer", "other", ""
 ]
-HeadlineKind = Literal["hit", "loss", "crash", "overflow", "divergence", "lost"]
+HeadlineKind = Literal["hit", "loss", "crash", "overflow", "divergence", "finding", "lost"]
 HitPhase = Literal["forward", "backward", "optimizer", "weights"]
 
 
@@ -150,7 +151,7 @@ class RunView(Plain, frozen=True):
     are possible (for a dump only those of ``recheck``). ``peer``: the second dump of a view.
     ``unobserved``: what was not observed of the run, so that no hits there mean nothing.
     ``warnings``: about watchpoints whose patterns match nothing. ``headline``: what is wrong, if
-    anything is."""
+    anything is. ``diagnosis``: None if the training was not diagnosed."""
 
     id: str
     kind: RunKind
@@ -165,6 +166,7 @@ class RunView(Plain, frozen=True):
     unobserved: tuple[str, ...] = ()
     warnings: tuple[WatchpointWarning, ...] = ()
     headline: RunHeadline | None = None
+    diagnosis: DiagnosisView | None = None
 
 
 class RunList(Plain, frozen=True):
@@ -196,7 +198,8 @@ class LevelNode(Plain, frozen=True):
 
     ``part``: the part of the training step that a box of the outermost level stands for; empty in
     other levels. ``is_function``: a scope that only the page has, of consecutive ops outside of all
-    modules; ``members`` are those ops.
+    modules; ``members`` are those ops. ``findings``: the kinds of the findings of the diagnosis
+    that name the box, or something inside it.
     """
 
     path: str
@@ -214,6 +217,7 @@ class LevelNode(Plain, frozen=True):
     last_order: Integer
     part: StepPart = ""
     is_function: bool = False
+    findings: tuple[str, ...] = ()
 
 
 class LevelEdge(Plain, frozen=True):
@@ -306,6 +310,25 @@ class LevelValues(Plain, frozen=True):
     least: Number
     most: Number
     known: Integer
+
+
+class FindingPlace(Plain, frozen=True):
+    """Where a graph has what the finding ``kind`` names: ops and parameters by their full names,
+    scopes with a ``/`` at the end; empty if the graph has none of it."""
+
+    kind: str
+    paths: tuple[str, ...]
+
+
+class FindingPlaces(Plain, frozen=True):
+    places: tuple[FindingPlace, ...]
+
+
+class RulePage(Plain, frozen=True):
+    """The documentation of a rule as Markdown: the text of its page in ``docs/rules``."""
+
+    kind: str
+    text: str
 
 
 class FoundScope(Plain, frozen=True):

@@ -33,6 +33,12 @@ class GraphQuery(PlaceQuery, frozen=True):
     view: GraphDetail = "everything"
 
 
+class RuleQuery(Plain, frozen=True):
+    """``kind``: of a finding, such as ``missing-zero-grad``."""
+
+    kind: str
+
+
 class LevelQuery(GraphQuery, frozen=True):
     scope: str = ""
     group: str = ""

@@ -13,6 +13,7 @@ import msgspec
 
 from sonde.wire.numbers import Integer
 from sonde.wire.shapes import (
+    DiagnosisView,
     GraphBasis,
     Hit,
     HitRef,
@@ -159,6 +160,12 @@ class Notice(Tagged, frozen=True, tag="notice"):
     is_gap: bool = False
 
 
+class Diagnosed(Tagged, frozen=True, tag="diagnosed"):
+    """The diagnosis of the training so far; it replaces the one that was sent before."""
+
+    diagnosis: DiagnosisView
+
+
 class Answer(Tagged, frozen=True, tag="answer"):
     """``body`` is the answer of ``wire.questions`` as MessagePack, or ``error`` a text. ``more``:
     further answers with the same ``request`` follow (a download)."""
@@ -302,6 +309,7 @@ FromRank = (
     | Kept
     | Hits
     | Notice
+    | Diagnosed
     | Answer
     | Goodbye
     | Alive

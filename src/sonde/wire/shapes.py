@@ -204,6 +204,40 @@ class HitRef(Plain, frozen=True):
     headline: HeadlineText | None = None
 
 
+class EvidenceText(Plain, frozen=True):
+    """One measured fact of a finding, as it is shown."""
+
+    name: str
+    value: str
+
+
+class FindingView(Plain, frozen=True):
+    """What a diagnosis found. ``kind`` is the rule, a page of ``docs/rules``; ``detail`` a more
+    precise kind, or empty. ``where``: lines, modules, parameters, functions, the most exact first;
+    ``lines`` are the source lines among them. ``step``: from which on it holds. ``explains``: the
+    symptoms that this cause explains."""
+
+    kind: str
+    detail: str
+    status: EvidenceStatus
+    message: str
+    where: tuple[str, ...]
+    step: Integer | None
+    evidence: tuple[EvidenceText, ...]
+    explains: tuple[str, ...]
+    advice: str
+    lines: tuple[SourceLine, ...] = ()
+
+
+class DiagnosisView(Plain, frozen=True):
+    """What the diagnosis of a training has found in its first ``steps`` steps, causes first.
+    ``is_over``: the training has ended, and the list has the final word."""
+
+    steps: Integer
+    is_over: bool
+    findings: tuple[FindingView, ...]
+
+
 class KeptOp(Plain, frozen=True):
     """Values that are kept on request: those of the ops that ``pattern`` matches, of the last
     ``steps`` steps; they take ``nbytes`` now."""

@@ -244,18 +244,18 @@ def test_a_check_finds_what_is_wrong_and_leaves_the_rest_alone() -> None:
             "steps.num_batches_tracked": np.array(0),
         }
     ) == {
-        ("zero_gamma.gamma", "all-zero", "info"),
-        ("nan.weight", "nan", "error"),
-        ("inf.bias", "inf", "error"),
-        ("zeros.weight", "all-zero", "warning"),
-        ("same.weight", "constant", "warning"),
+        ("zero_gamma.gamma", "zero-init", "info"),
+        ("nan.weight", "weight-not-finite", "error"),
+        ("inf.bias", "weight-not-finite", "error"),
+        ("zeros.weight", "zero-init", "warning"),
+        ("same.weight", "constant-init", "warning"),
         ("dead.weight", "dead-rows", "warning"),
         ("embedding.weight", "dead-rows", "info"),
         ("wide.weight", "initial-spread", "warning"),
         ("narrow.weight", "initial-spread", "warning"),
         ("shifted.weight", "initial-mean", "warning"),
-        ("neg.running_var", "variance", "error"),
-        ("huge.bias", "large", "warning"),
+        ("neg.running_var", "negative-variance", "error"),
+        ("huge.bias", "large-weight", "warning"),
     }
 
 
@@ -332,3 +332,51 @@ def test_the_weights_of_a_mindspore_run_and_of_its_torch_ports_differ_as_known(t
             for norm in ("bn1", "bn2")
             for buffer in ("running_mean", "running_var")
         }
+
+
+def whole(file: Path) -> list[tuple[str, str]]:
+    found = check_checkpoint(open_checkpoint(file, read_torch))
+    return [(each.rule, each.severity) for each in found if each.rule in WHOLE]
+
+
+WHOLE = ("resume-without-optimizer-state", "broken-weight-tie")
+
+
+def test_a_checkpoint_to_resume_from_needs_the_state_of_the_optimizer(tmp_path: Path) -> None:
+    network = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(network.parameters())
+    network(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    weights, state = network.state_dict(), optimizer.state_dict()
+    files: dict[str, dict[str, Any]] = {
+        "bare": {"model": weights, "step": 7},
+        "epochs": {"state_dict": weights, "epoch": 2, "global_step": 40, "loops": {}},
+        "weights": weights,
+        "published": {"model": weights, "version": "1"},
+        "whole": {"model": weights, "optimizer": state, "step": 7},
+        "lightning": {"state_dict": weights, "epoch": 2, "optimizer_states": [state]},
+        "nested": {"state_dict": weights, "epoch": 2, "training": {"optimizers": {"a": state}}},
+    }
+    for name, content in files.items():
+        torch.save(content, tmp_path / f"{name}.pt")
+    found = {name: whole(tmp_path / f"{name}.pt") for name in files}
+    warned = [("resume-without-optimizer-state", "warning")]
+    assert {name for name, each in found.items() if each} == {"bare", "epochs"}
+    assert found["bare"] == found["epochs"] == warned
+
+
+def test_tied_weights_that_differ_are_found_by_the_configuration(tmp_path: Path) -> None:
+    table = torch.randn(10, 4)
+    file = tmp_path / "model.pt"
+    torch.save({"model.embed_tokens.weight": table, "lm_head.weight": table + 1}, file)
+    assert whole(file) == []  # Nothing says that they are tied.
+    for text, expected in (
+        ('{"tie_word_embeddings": true}', [("broken-weight-tie", "error")]),
+        ('{"tie_word_embeddings": false}', []),
+        ("not JSON", []),
+    ):
+        (tmp_path / "config.json").write_text(text)
+        assert whole(file) == expected
+    (tmp_path / "config.json").write_text('{"tie_word_embeddings": true}')
+    torch.save({"model.embed_tokens.weight": table, "lm_head.weight": table.clone()}, file)
+    assert whole(file) == []

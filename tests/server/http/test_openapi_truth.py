@@ -64,6 +64,8 @@ VISITS: list[tuple[str, str, str, dict[str, Any], Any]] = [
     ("GET", f"{RUN}/loss", LIVE, {"after": 1}, None),
     ("GET", f"{RUN}/graph/level", LIVE, {"scope": "Default/"}, None),
     ("GET", f"{RUN}/graph/opening", LIVE, {"boxes": 20}, None),
+    ("GET", f"{RUN}/graph/findings", LIVE, {"view": "model"}, None),
+    ("GET", "/rule", LIVE, {"kind": "missing-zero-grad"}, None),
     ("GET", f"{RUN}/graph/level", LIVE, {"view": "model"}, None),
     ("GET", f"{RUN}/graph/scope", LIVE, {"scope": "Default/network-Net/", "view": "model"}, None),
     ("GET", f"{RUN}/graph/scopes", LIVE, {"query": "net", "view": "step"}, None),

@@ -99,7 +99,11 @@ function Overview({
   const shape = (each: readonly Box[]): string =>
     each.map((box) => `M${box.x} ${box.y}h${box.width}v${box.height}h${-box.width}z`).join("");
   const marked = boxes.filter(
-    (box) => !box.isOpen && (box.node.hits > 0 || markClasses(box.path).includes("pair-first")),
+    (box) =>
+      !box.isOpen &&
+      (box.node.hits > 0 ||
+        box.node.findings.length > 0 ||
+        markClasses(box.path).includes("pair-first")),
   );
   const here = boxes.filter((box) => !box.isOpen && holds(box, marks.current));
   return (
@@ -143,6 +147,7 @@ function classesOf(box: Box, marks: Marks): string {
   if (node.part !== "" && isSide(node)) classes.push("side");
   if (node.hits > 0) classes.push("hit");
   if (node.has_origin) classes.push("origin");
+  if (node.findings.length > 0) classes.push("finding-box");
   if (node.what !== "outside") classes.push(...markClasses(box.path));
   return classes.join(" ");
 }
@@ -160,6 +165,7 @@ function describe(box: Box): string {
     parts.push("run again for the backward pass, by activation checkpointing or torch.compile");
   if (node.hits > 0) parts.push(`${node.hits} hits`);
   if (node.has_origin) parts.push("origin of non-finite values");
+  if (node.findings.length > 0) parts.push(`named by the findings ${node.findings.join(", ")}`);
   const value = boxValueText(box.path);
   if (value !== "") parts.push(value);
   const compared = markText(box.path);
@@ -174,6 +180,18 @@ function Badge({ hits, x }: { hits: number; x: number }): JSX.Element {
     <g class="badge" transform={`translate(${x} -2)`}>
       <rect x={-width / 2} y="-7" width={width} height="14" rx="7" />
       <text text-anchor="middle">{text}</text>
+    </g>
+  );
+}
+
+/** A warning triangle: findings of the diagnosis name the box, or something inside it. */
+function FindingMark(): JSX.Element {
+  return (
+    <g class="finding-mark" transform="translate(2 -1)">
+      <path d="M0-9l8 14h-16z" />
+      <text y="0.5" text-anchor="middle">
+        !
+      </text>
     </g>
   );
 }
@@ -258,6 +276,7 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
         </text>
       )}
       {node.hits > 0 && node.what !== "outside" && <Badge hits={node.hits} x={width - 4} />}
+      {node.findings.length > 0 && node.what !== "outside" && <FindingMark />}
       {holds(box, marks.current) && !box.isOpen && (
         <path class="here" d={`M-9 ${middle - 5}l7 5-7 5z`} />
       )}

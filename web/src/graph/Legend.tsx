@@ -27,6 +27,7 @@ export function Legend({ scene, hidden }: LegendProps): JSX.Element {
     ["is-parameter", "parameter", shown.has("parameter")],
     ["is-hit", "hit", shown.has("hit")],
     ["is-origin", "origin", shown.has("origin")],
+    ["is-finding", "finding", shown.has("finding")],
     ["is-current", "current op", currentOrder.value !== null],
     ["is-to-come", "still to run", currentOrder.value !== null],
     ["is-same", "same", SAME.some((status) => compared.has(status))],
@@ -60,6 +61,7 @@ function kinds({ boxes }: Scene): ReadonlySet<string> {
     found.add(node.kind === "op" ? node.phase : node.kind);
     if (node.hits > 0) found.add("hit");
     if (node.has_origin) found.add("origin");
+    if (node.findings.length > 0) found.add("finding");
   }
   return found;
 }

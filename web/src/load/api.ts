@@ -6,6 +6,7 @@ import type {
   Compared,
   ComparisonView,
   ControlRequest,
+  FindingPlaces,
   Heat,
   HitPage,
   Level,
@@ -20,6 +21,7 @@ import type {
   Preview,
   Problem,
   RecordRequest,
+  RulePage,
   RunList,
   RunView,
   ScopeList,
@@ -30,8 +32,8 @@ import type {
   Table,
   TreePage,
   UnpairedPage,
-  WatchpointDraft,
   WatchpointAnswer,
+  WatchpointDraft,
 } from "../wire";
 import type { Against, GraphDetail, Io } from "../state/place";
 import type { CellBy } from "../state/preferences";
@@ -220,6 +222,9 @@ export const api = {
     change<RunView>("POST", `${runPath(run)}/control`, request),
   opening: ({ run, ...query }: ShownGraphAt & { readonly boxes: number }, signal?: AbortSignal) =>
     get<Opening>(`${runPath(run)}/graph/opening`, query, signal),
+  findingPlaces: ({ run, ...query }: ShownGraphAt, signal?: AbortSignal) =>
+    get<FindingPlaces>(`${runPath(run)}/graph/findings`, query, signal),
+  rule: (kind: string, signal?: AbortSignal) => get<RulePage>("/rule", { kind }, signal),
   level: ({ run, ...query }: LevelAt, signal?: AbortSignal) =>
     get<Level>(`${runPath(run)}/graph/level`, query, signal),
   scope: ({ run, ...query }: ShownGraphAt & { readonly scope: string }, signal?: AbortSignal) =>

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { api } from "../load/api";
+import { isRightFolded } from "../state/preferences";
 import { chooseRank, go, openTensor, rank, run, selectOp } from "../state/store";
 import { attempt } from "../state/toasts";
 import { fileName } from "../text/names";
@@ -140,6 +141,15 @@ function actionsOf(current: RunView, found: RunHeadline): readonly Action[] {
       text: "Watch for NaN and Inf",
       title: "Add the recommended watchpoints",
       act: () => void attempt(() => api.recommend(current.id)),
+    });
+  if (found.kind === "finding")
+    actions.push({
+      text: "Findings",
+      title: "Evidence, places and documentation",
+      act: () => {
+        isRightFolded.set(false);
+        go({ side: "findings" });
+      },
     });
   if (found.kind === "hit" || found.kind === "overflow")
     actions.push({

@@ -11,6 +11,7 @@ import { smoothed } from "../tensor/curves";
 import { Chart, COLOURS, colourOf, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
 import { SmoothingField } from "../parts/SmoothingField";
+import { FindingSteps, findingMarks } from "./FindingSteps";
 import { OtherLosses, useOtherLosses, withOthers } from "./OtherLosses";
 
 function lossSeries({ optimizer, values, words }: Line, number: number): Series {
@@ -107,10 +108,12 @@ export function LossPanel(): JSX.Element {
             steps={lossSteps}
             series={loss}
             bad={bad}
+            marks={findingMarks()}
             height={300}
             label="Loss by step"
             isLog={logLoss.value}
           />
+          <FindingSteps />
         </>
       ) : (
         <p class="quiet">

@@ -9,6 +9,7 @@ export type Draft = Required<WatchpointDraft>;
 export type OpenDialog =
   | { readonly kind: "help" }
   | { readonly kind: "palette" }
+  | { readonly kind: "rule"; readonly rule: string }
   | { readonly kind: "terminate" }
   | { readonly kind: "unwatched" }
   | {
@@ -24,6 +25,7 @@ function isOpenDialog(value: unknown): value is OpenDialog | null {
   if (value.kind === "palette") return true;
   if (value.kind === "help" || value.kind === "terminate" || value.kind === "unwatched")
     return true;
+  if (value.kind === "rule") return "rule" in value && typeof value.rule === "string";
   return value.kind === "watchpoint" && "draft" in value && "id" in value && "isForAll" in value;
 }
 

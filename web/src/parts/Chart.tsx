@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { drawMarks, type StepMark } from "./stepMarks";
 import { lastPlace } from "./chartLines";
 import { brief } from "../text/numbers";
 import { isDark } from "../state/preferences";
@@ -32,6 +33,8 @@ interface ChartProps {
   readonly series: readonly Series[];
   /** Steps to mark because of NaN or Inf. */
   readonly bad: readonly number[];
+  /** Steps from which on something holds. */
+  readonly marks?: readonly StepMark[];
   readonly height: number;
   readonly label: string;
   readonly onStep?: (step: number) => void;
@@ -47,6 +50,7 @@ const WHOLE_STEPS = [1, 2, 5]
   .sort((a, b) => a - b);
 
 const MOST_POINTS = 60;
+const NO_MARKS: readonly StepMark[] = [];
 
 // uPlot declares a const enum, which a module compiled on its own cannot import.
 // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
@@ -61,6 +65,7 @@ export function Chart({
   steps,
   series,
   bad,
+  marks = NO_MARKS,
   height,
   label,
   onStep,
@@ -69,8 +74,8 @@ export function Chart({
 }: ChartProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const held = useRef<uPlot | null>(null);
-  const latest = useRef<Latest>({ steps, series, bad, onStep, most });
-  latest.current = { steps, series, bad, onStep, most };
+  const latest = useRef<Latest>({ steps, series, bad, marks, onStep, most });
+  latest.current = { steps, series, bad, marks, onStep, most };
   const drawn = series.map((each) => [each.label, each.colour, each.isDashed ?? false]);
   const looks = JSON.stringify([isDark.value, isLog, height, drawn]);
   useEffect(() => {
@@ -113,6 +118,7 @@ export function Chart({
     centreOne(plot);
     tellLast(plot);
   }, [steps, series]);
+  useEffect(() => held.current?.redraw(false), [JSON.stringify(marks)]);
   return <div ref={host} class="chart" role="img" aria-label={label} />;
 }
 
@@ -121,6 +127,7 @@ interface Latest {
   readonly steps: readonly number[];
   readonly series: readonly Series[];
   readonly bad: readonly number[];
+  readonly marks: readonly StepMark[];
   readonly onStep: ((step: number) => void) | undefined;
   readonly most: number | undefined;
 }
@@ -215,7 +222,10 @@ function optionsFor(
       })),
     ],
     hooks: {
-      draw: [(plot) => drawBad(plot, latest.current.bad)],
+      draw: [
+        (plot) => drawBad(plot, latest.current.bad),
+        (plot) => drawMarks(plot, latest.current.marks, colour),
+      ],
       setCursor: [tellLast],
     },
   };

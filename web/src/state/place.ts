@@ -7,7 +7,7 @@ export type { GraphDetail };
  * colleague with the link, shows the same.
  */
 export type Tab = "compare" | "graph" | "tensor" | "loss" | "run";
-export type Side = "hits" | "watchpoints";
+export type Side = "hits" | "watchpoints" | "findings";
 export type NodeListing = "ops" | "lines";
 export type TensorMode = "table" | "heat" | "tiles" | "curve";
 /** The part of a comparison that is shown; empty: the default. */
@@ -148,7 +148,7 @@ export function parsePlace(search: string): Place {
     rank: whole(given.get("rank")),
     graph: whole(given.get("graph")),
     tab: oneOf(given.get("tab"), ["graph", "compare", "tensor", "loss", "run"], "graph"),
-    side: oneOf(given.get("side"), ["hits", "watchpoints"], "hits"),
+    side: oneOf(given.get("side"), ["hits", "watchpoints", "findings"], "hits"),
     op: text("op"),
     open: given.getAll("open"),
     tree: given.getAll("tree"),

@@ -5,7 +5,14 @@ import { closeDialog } from "../../src/panels/dialogs";
 import { START } from "../../src/state/place";
 import { clearTicks, go, setConnection, setRuns } from "../../src/state/store";
 import { dismiss, toasts } from "../../src/state/toasts";
-import type { GraphInfo, Hit, RankView, RunView, WatchpointSpec } from "../../src/wire";
+import type {
+  DiagnosisView,
+  GraphInfo,
+  Hit,
+  RankView,
+  RunView,
+  WatchpointSpec,
+} from "../../src/wire";
 
 export const GRAPH: GraphInfo = {
   id: 0,
@@ -74,6 +81,43 @@ export const RUN: RunView = {
   unobserved: [],
   warnings: [],
   headline: null,
+  diagnosis: null,
+};
+
+export const DIAGNOSIS: DiagnosisView = {
+  steps: 45,
+  is_over: false,
+  findings: [
+    {
+      kind: "missing-zero-grad",
+      detail: "",
+      status: "established",
+      message: "gradients are not cleared between steps",
+      where: ["train.py:35", "fc.weight", "optimizer"],
+      step: 1,
+      evidence: [
+        { name: "steps", value: "45" },
+        { name: "steps with old gradients", value: "44" },
+      ],
+      explains: ["the loss is nan in step 12"],
+      advice: "call optimizer.zero_grad() before the backward pass at train.py:34",
+      lines: [
+        { file: "/a/train.py", line: 35, function: "main", code: "optimizer.step()", library: "" },
+      ],
+    },
+    {
+      kind: "lr-too-high",
+      detail: "",
+      status: "supported",
+      message: "the steps are larger than the weights",
+      where: [],
+      step: 6,
+      evidence: [],
+      explains: [],
+      advice: "",
+      lines: [],
+    },
+  ],
 };
 
 export function hit(number: number, more: Partial<Hit> = {}): Hit {

@@ -51,6 +51,7 @@ class Capture:
     writer: Writer | None = None
     debugging: TorchDebugging | None = None
     coverage: Coverage = field(default_factory=Coverage)
+    sinks: DumpSinks | None = None
 
     def hand_over(self) -> None:
         """Prepare for child processes that will do the training."""
@@ -173,6 +174,11 @@ def running_debugger() -> TorchDebugging | None:
     return next((each.debugging for each in _RUNNING if each.debugging is not None), None)
 
 
+def running_dumps() -> list[DumpSinks]:
+    """The sinks of the captures that run and dump."""
+    return [each.sinks for each in _RUNNING if each.sinks is not None]
+
+
 def running_adapter() -> TorchAdapter | None:
     """The adapter of the capture that runs; None without one."""
     return _RUNNING[0].adapter if _RUNNING else None
@@ -229,7 +235,7 @@ def _build(
         return Capture(adapter, debugging=debugging, coverage=coverage)
     for report in sinks.closing_reports:
         adapter.at_close(report)
-    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage)
+    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage, sinks)
     for target, pattern, enabled in _SWITCHES:
         capture.switch(target, pattern, enabled)
     return capture

@@ -17,7 +17,6 @@ from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
 from sonde.dump.sinks.steps import StepFiles
-from sonde.watch.headline import origin_headline, spread_text
 from sonde.watch.hit_text import origin_place
 
 _SHOWN_PATTERNS = 3
@@ -120,8 +119,8 @@ def _print_verdict(
     verdict = summary.verdict(coverage)
     if verdict == "unknown":
         report(_no_verdict(summary, coverage))
-    elif summary.fault is not None:
-        report(f"sonde: {origin_headline(summary.fault)}{spread_text(summary.others)}")
+    elif (headline := summary.headline) is not None:
+        report(f"sonde: {headline}")
         report(
             f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
             f"passed them on; sonde show {rank.root.parent} tells more{_but(coverage)}"

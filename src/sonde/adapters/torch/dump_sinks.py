@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sonde.adapters.torch.dump_report import DumpReport
@@ -12,10 +12,12 @@ from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import SelectionRequest, ToggledRequest, UnmatchedPatterns
 from sonde.capture.session import Subscription
 from sonde.core.coverage import Coverage, Gap
+from sonde.core.finding import Finding
 from sonde.core.running_training import register_origin
 from sonde.core.text.number_text import size_text
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
+from sonde.dump.sinks.findings import write_findings
 from sonde.dump.sinks.overflow import OverflowDump
 from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
@@ -40,6 +42,13 @@ class DumpSinks:
     subscriptions: list[Subscription] = field(default_factory=list)
     toggled: list[ToggledRequest] = field(default_factory=list)
     closing_reports: list[Callable[[], None]] = field(default_factory=list)
+    overflow: OverflowDump | None = None
+
+    def keep_findings(self, findings: Sequence[Finding], steps: int, cause: Finding | None) -> None:
+        """Write what a diagnosis found; ``cause``: the finding that explains NaN and Inf."""
+        write_findings(self.files.rank, findings, steps)
+        if self.overflow is not None:
+            self.overflow.summary.cause = cause
 
 
 def dump_sinks(
@@ -97,6 +106,7 @@ def _add_overflow(
     sinks: DumpSinks, overflow: OverflowDump, request: SelectionRequest | ToggledRequest
 ) -> None:
     """Subscribe the overflow dump, and let callbacks ask it for the op of origin."""
+    sinks.overflow = overflow
     sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
     sinks.closing_reports.append(register_origin(overflow.first_bad_op))
 

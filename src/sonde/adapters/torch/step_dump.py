@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -14,7 +14,13 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch.adapter import StepBy, ignore_warning_about_hooks
-from sonde.adapters.torch.attach import attach, current_rank, is_running, program_facts
+from sonde.adapters.torch.attach import (
+    attach,
+    current_rank,
+    is_running,
+    program_facts,
+    running_dumps,
+)
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.dump_report import not_dumped
 from sonde.adapters.torch.eager.outside_step import Observed
@@ -30,12 +36,14 @@ from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.adapters.torch.step_writing import StepWriting
 from sonde.capture.config import CaptureConfig
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.finding import Finding
 from sonde.core.interruption import is_interruption
 from sonde.core.observation_variables import capturing
 from sonde.core.text.number_text import count_text
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import STEPS, rank_layout
+from sonde.dump.sinks.findings import write_findings
 from sonde.dump.sinks.steps import make_room, write_metadata
 from sonde.replay.reason_text import reasons_text
 
@@ -113,6 +121,15 @@ def dump_steps(
             _RUNNING.remove(dump)
 
 
+def keep_findings(findings: Sequence[Finding], steps: int, cause: Finding | None) -> None:
+    """Put what a diagnosis found into the dump that is made of the training, if there is one.
+    ``cause``: the finding that explains NaN and Inf."""
+    for sinks in running_dumps():
+        sinks.keep_findings(findings, steps, cause)
+    for dump in _RUNNING:
+        dump.keep_findings(findings, steps)
+
+
 class StepDump:
     """Writes the steps of one process. Its hooks run in the training thread.
 
@@ -153,6 +170,11 @@ class StepDump:
         self._recorder.install(undo)
         self._hooks.install(undo)
         self._numbers.install(undo)
+
+    def keep_findings(self, findings: Sequence[Finding], steps: int) -> None:
+        """Write what a diagnosis of the training found."""
+        if not self._is_off:
+            write_findings(self._layout, findings, steps)
 
     def hand_over(self) -> None:
         """Child processes will do the training."""

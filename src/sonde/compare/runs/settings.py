@@ -72,14 +72,23 @@ def _initial_weights(pairs: list[OpPair], step: int) -> Iterator[Finding]:
         return
     worst = max(wrong, key=lambda each: each.error)
     listed = ", ".join(pair.a for pair in wrong[:_MOST_NAMES])
+    norms = next((each.distances for each in worst.tensors if each.distances is not None), None)
+    values: dict[str, object] = {}
+    if norms is not None:
+        values = {"here": f"norm {norms.norm_a:.4g}", "reference": f"norm {norms.norm_b:.4g}"}
     yield Finding(
         KIND,
         "error",
-        f"{count_text(len(wrong), 'parameter')} different from the reference before step {step} "
-        f"begins: {listed}",
+        f"{count_text(len(wrong), 'parameter')} of other values than in the reference before step "
+        f"{step} begins: {listed}"
+        + (f"; {worst.a} has {values['here']}, and {values['reference']} there" if values else ""),
         status="established",
         parameter=worst.a,
-        evidence={"parameters": len(wrong), "largest_relative_difference": worst.error},
+        evidence={
+            **values,
+            "parameters": len(wrong),
+            "largest_relative_difference": worst.error,
+        },
         advice="start from the same weights: the same initialisation and seed, or one checkpoint; "
         "'sonde params' compares them",
         detail="initial-weights",
@@ -115,11 +124,24 @@ def _hyper_parameters(here: tuple[Graph, ...], there: tuple[Graph, ...]) -> list
             continue
         shown = [", ".join(each) or "none" for each in values]
         made = _Difference(name, shown[0], shown[1])
-        for nodes in (one or other or {}).values():
+        # Of a setting that only the reference has, the ops of the optimizer here show the place.
+        here_nodes = _optimizer_ops(here) if one is None else one
+        for nodes in here_nodes.values():
             for node in nodes:
                 _note(made, node)
         found.append(made)
     return found
+
+
+def _optimizer_ops(graphs: tuple[Graph, ...]) -> dict[str, list[OpNode]]:
+    """The ops that write to parameters in the optimizer."""
+    writes = [
+        node
+        for graph in graphs
+        for node in graph.nodes
+        if node.kind == "op" and node.phase == "optimizer" and node.type.endswith("_")
+    ]
+    return {"": writes}
 
 
 def _roles(graphs: tuple[Graph, ...]) -> dict[str, dict[str, list[OpNode]]]:

@@ -1,26 +1,31 @@
 """Checks the weights of one checkpoint.
 
-The rules and their policies:
+The rules, which are kinds of the one catalogue (docs/rules), and their policies:
 
-- ``nan``, ``inf`` (error): any such element, in weights, buffers and optimizer state alike.
-- ``variance`` (error): a running variance below zero.
-- ``all-zero`` (warning): a weight matrix of zeros. Biases and running means may be zero; the weight
-  of a norm is only noted (``info``), because some networks initialize it with zeros.
-- ``constant`` (warning): a weight matrix of one value: all its neurons compute the same.
+- ``weight-not-finite`` (error): any NaN or Inf, in weights, buffers and optimizer state alike;
+  ``detail`` is nan or inf.
+- ``negative-variance`` (error): a running variance below zero.
+- ``zero-init`` (warning): a weight matrix of zeros. Biases and running means may be zero; the
+  weight of a norm is only noted (``info``), because some networks initialize it with zeros.
+- ``constant-init`` (warning): a weight matrix of one value: all its neurons compute the same.
 - ``dead-rows`` (warning): rows of a weight matrix, one per output, that are all zeros. A single
   such row in an embedding is its padding (``info``).
 - ``initial-spread`` (warning): the standard deviation of a matrix is over 4 times, or under a
   fiftieth, of He's sqrt(2 / fan-in); ``initial-mean``: its mean exceeds its standard deviation.
   Not for embeddings, nor below 64 elements.
-- ``unknown`` (warning): a dump of statistics without counts of NaN and Inf. For a dump of
-  statistics only ``nan`` and ``inf`` are checked.
-- ``large`` (warning): an element beyond 10,000, or beyond half of the largest value of its type.
+- ``weight-not-checked`` (warning): a dump of statistics without counts of NaN and Inf. For a dump
+  of statistics only these are checked.
+- ``large-weight`` (warning): an element beyond 10,000, or beyond half of the largest value of its
+  type.
+
+`resuming` has the rules about the file as a whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -28,6 +33,7 @@ from numpy.typing import NDArray
 
 from sonde.compare.parameter_names import role_of, tokens
 from sonde.compare.weights.checkpoint import Checkpoint, Weight
+from sonde.compare.weights.resuming import check_whole
 from sonde.core.finding import EvidenceStatus, Finding, Severity
 from sonde.core.statistics import Statistics
 from sonde.kernels.low_precision import numbers
@@ -46,9 +52,10 @@ _TYPE_MAX = {
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> tuple[Finding, ...]:
-    """All findings, in the order of the weights; the name of the weight is in the evidence."""
+    """All findings, in the order of the weights; the name of the weight is in the evidence. Those
+    about the file as a whole come first."""
     names = checkpoint.weights.keys()
-    found: list[Finding] = []
+    found: list[Finding] = [*check_whole(checkpoint)]
     for name, weight in checkpoint.weights.items():
         role = role_of(name, names)
         statistics = weight.statistics()
@@ -67,10 +74,9 @@ def check_checkpoint(checkpoint: Checkpoint) -> tuple[Finding, ...]:
 
 
 _STATUS: Final[Mapping[str, EvidenceStatus]] = {
-    "nan": "established",
-    "inf": "established",
-    "variance": "established",
-    "unknown": "hypothesis",
+    "weight-not-finite": "established",
+    "negative-variance": "established",
+    "weight-not-checked": "hypothesis",
 }
 """Rules about a broken invariant or about missing numbers; all others judge a statistic."""
 
@@ -83,6 +89,8 @@ def _finding(
         severity,
         f"{weight.name} {message}",
         status=_STATUS.get(rule, "supported"),
+        parameter=weight.name,
+        places=(weight.name,),
         evidence={"name": weight.name, "shape": list(weight.shape), **evidence},
         advice=advice,
     )
@@ -96,18 +104,18 @@ def _check_finite(weight: Weight, found: Statistics) -> Iterator[Finding]:
 
 def _check_summary(weight: Weight) -> Iterator[Finding]:
     """Check the counts of a weight of which a dump has only statistics."""
-    for rule, keys in (
+    for detail, keys in (
         ("nan", ("nan count",)),
         ("inf", ("positive inf count", "negative inf count")),
     ):
         counts = [(weight.summary or {}).get(key) for key in keys]
         known = [count for count in counts if isinstance(count, int)]
         if known:
-            yield from _count_findings(weight, rule, rule, sum(known))
+            yield from _count_findings(weight, detail, detail, sum(known))
         else:
-            message = f"has no count of {rule} in its statistics"
+            message = f"has no count of {detail} in its statistics"
             advice = "dump tensors, or statistics with the counts of NaN and Inf"
-            yield _finding(weight, "unknown", "warning", message, advice)
+            yield _finding(weight, "weight-not-checked", "warning", message, advice)
 
 
 def _check_complex(weight: Weight) -> Iterator[Finding]:
@@ -117,11 +125,12 @@ def _check_complex(weight: Weight) -> Iterator[Finding]:
         yield from _count_findings(weight, "nan", "non-finite", count)
 
 
-def _count_findings(weight: Weight, rule: str, noun: str, count: int) -> Iterator[Finding]:
+def _count_findings(weight: Weight, detail: str, noun: str, count: int) -> Iterator[Finding]:
     if count:
         message = f"has {count:,} {noun} of {weight.count:,} elements"
         advice = "find the op that made the first one: sonde run --overflow train.py"
-        yield _finding(weight, rule, "error", message, advice, count=count)
+        found = _finding(weight, "weight-not-finite", "error", message, advice, count=count)
+        yield replace(found, detail=detail)
 
 
 def _check_large(weight: Weight, found: Statistics) -> Iterator[Finding]:
@@ -132,14 +141,16 @@ def _check_large(weight: Weight, found: Statistics) -> Iterator[Finding]:
     if largest > limit:
         message = f"has an element of {largest:.3g}; over {limit:g} is rare in {weight.dtype}"
         advice = "lower the learning rate or clip gradients, if this grew"
-        yield _finding(weight, "large", "warning", message, advice, largest=largest)
+        yield _finding(weight, "large-weight", "warning", message, advice, largest=largest)
 
 
 def _check_buffer(weight: Weight, found: Statistics) -> Iterator[Finding]:
     if tokens(weight.name)[-1] == "running_var" and found.min < 0:
         message = f"is a variance and goes down to {found.min:.3g}"
         advice = "a variance is never below zero: names are mixed up, or the file is damaged"
-        yield _finding(weight, "variance", "error", message, advice, lowest=float(found.min))
+        yield _finding(
+            weight, "negative-variance", "error", message, advice, lowest=float(found.min)
+        )
 
 
 def _check_weight(weight: Weight, found: Statistics) -> Iterator[Finding]:
@@ -147,17 +158,17 @@ def _check_weight(weight: Weight, found: Statistics) -> Iterator[Finding]:
     if found.zero_count == found.count:
         if is_matrix:
             advice = "was it initialized, and does a gradient reach it?"
-            yield _finding(weight, "all-zero", "warning", "is all zeros", advice)
+            yield _finding(weight, "zero-init", "warning", "is all zeros", advice)
         elif tokens(weight.name)[-1] == "weight":
             advice = "intended in some networks: a residual branch that is zero at first"
-            yield _finding(weight, "all-zero", "info", "is all zeros", advice)
+            yield _finding(weight, "zero-init", "info", "is all zeros", advice)
         return
     if not is_matrix:
         return
     if found.min == found.max:
         advice = "its neurons all compute the same and will learn the same: initialize it at random"
         message = f"has one value everywhere, {float(found.min):.3g}"
-        yield _finding(weight, "constant", "warning", message, advice)
+        yield _finding(weight, "constant-init", "warning", message, advice)
         return
     yield from _check_rows(weight)
     if weight.dtype.startswith(("float", "bfloat")) and not _is_table(weight):

@@ -85,12 +85,15 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The weights and the texts of one file or dump, in its order."""
+    """The weights and the texts of one file or dump, in its order. ``progress``: its keys that say
+    how far a training was; ``has_optimizer``: it has the state of an optimizer beside them."""
 
     path: Path
     format: Format
     weights: Mapping[str, Weight]
     texts: Mapping[str, str] = field(default_factory=dict)
+    progress: tuple[str, ...] = ()
+    has_optimizer: bool = False
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

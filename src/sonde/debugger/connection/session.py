@@ -18,7 +18,7 @@ from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.trainee import ForwardTrace
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.wire import rank as messages
-from sonde.wire.shapes import Hit, LossPoint
+from sonde.wire.shapes import DiagnosisView, Hit, LossPoint
 
 SessionEvent = ServerEvent | ForwardTrace
 _log = logging.getLogger("sonde.debugger")
@@ -88,6 +88,7 @@ class ServerSession:
         self._names = messages.ParameterNames(())
         self._norms: deque[messages.ParameterNorms] = deque()
         self._status: messages.Status | None = None
+        self._diagnosis: messages.Diagnosed | None = None
         self._is_absence_reported = False
         self._absent_since: float | None = _NEVER  # None while the server is connected
 
@@ -180,6 +181,11 @@ class ServerSession:
         for first in range(0, len(hits), _HITS_IN_MESSAGE):
             self._link.send(messages.Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
 
+    def report_diagnosis(self, diagnosis: DiagnosisView) -> None:
+        """Send what the diagnosis of the training has found so far."""
+        self._diagnosis = messages.Diagnosed(diagnosis)
+        self._link.send(self._diagnosis)
+
     def notice(self, slug: str, text: str, *, is_gap: bool = False) -> None:
         """Show a line on the page. ``is_gap``: it says what is not observed of the training."""
         self._link.send(messages.Notice(slug, text, is_gap))
@@ -202,6 +208,8 @@ class ServerSession:
             if done.point.step > event.welcome.step:
                 self.send(done, soon=True)
         self.report_hits([hit for hit in hits if hit.number > event.welcome.hit])
+        if self._diagnosis is not None:
+            self.send(self._diagnosis)
         if self._status is not None:
             self.send(self._status)
 

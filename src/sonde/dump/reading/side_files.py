@@ -1,4 +1,4 @@
-"""The JSON files of a dump: metadata, kernel arguments, ``overflow.json``."""
+"""The JSON files of a dump: metadata, kernel arguments, ``overflow.json``, ``findings.json``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeVar, cast
 
 from sonde.core.coverage import Gap, gaps_from_json
 from sonde.core.errors import DumpError
+from sonde.core.finding import Finding
+from sonde.core.finding_fields import from_fields
 from sonde.core.graph import Source
 from sonde.dump.bounded_file import read_bytes
 
@@ -60,6 +62,23 @@ class OverflowVerdict:
     advice: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredDiagnosis:
+    """The ``findings.json`` of a rank: what was found in ``steps`` steps, causes first."""
+
+    steps: int
+    findings: tuple[Finding, ...]
+
+
+def read_findings(path: Path) -> StoredDiagnosis:
+    """A ``findings.json``; DumpError if it is not one."""
+    found = read_json(path)
+    try:
+        return StoredDiagnosis(int(found["steps"]), tuple(map(from_fields, found["findings"])))
+    except (TypeError, KeyError, ValueError) as error:
+        raise DumpError(f"{path}: not findings: {error}", slug="json-file") from None
+
+
 def read_json(path: Path) -> Any:
     """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
     try:
@@ -95,7 +114,7 @@ def read_verdict(path: Path) -> OverflowVerdict:
     headline, origin = found.get("headline"), found.get("origin")
     headline = headline if isinstance(headline, dict) else {}
     origin = origin if isinstance(origin, dict) else {}
-    cause = origin.get("cause")
+    cause = found.get("finding") or origin.get("cause")
     cause = cause if isinstance(cause, dict) else {}
     return OverflowVerdict(
         found["verdict"],

@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.files.atomic_file import write_whole
+from sonde.core.finding import Finding
+from sonde.core.finding_fields import as_fields
 from sonde.core.graph import OpNode, Source
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
 from sonde.core.text.number_text import json_number, json_value
@@ -22,7 +24,7 @@ from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
 from sonde.watch.explanations import facts_of_call
-from sonde.watch.headline import origin_headline, spread_text
+from sonde.watch.headline import Headline, origin_headline, spread_text
 from sonde.watch.origins import Origin, OriginTracker, Traced
 
 _STATISTICS = (
@@ -40,13 +42,14 @@ class OverflowSummary:
 
     ``fault`` is the first origin that is a fault, ``harmless`` the first that is not; ``producers``
     and ``carriers`` count the executions of ops with values of a fault; ``others`` are the names of
-    the ops that got those of ``fault``.
+    the ops that got those of ``fault``. ``cause``: the finding of a diagnosis that explains them.
     """
 
     fault: Origin | None = None
     harmless: Origin | None = None
     producers: int = 0
     carriers: int = 0
+    cause: Finding | None = None
     _traced: list[tuple[str, Traced]] = field(default_factory=list)
     _carriers: dict[Origin, set[str]] = field(default_factory=dict)
     _current: Origin | None = None
@@ -100,6 +103,15 @@ class OverflowSummary:
         if coverage.unchosen_gaps:
             return "unknown"
         return "finite" if self.harmless is None else "harmless"
+
+    @property
+    def headline(self) -> Headline | None:
+        """The sentence about the fault, printed and stored; None without one."""
+        if self.fault is None:
+            return None
+        found = origin_headline(self.fault)
+        why = "" if self.cause is None else f" Why: {self.cause.message} [{self.cause.rule}]."
+        return Headline(found.title, f"{found.text}{spread_text(self.others)}{why}")
 
     @property
     def latest(self) -> Origin | None:
@@ -235,10 +247,12 @@ class OverflowDump:
         """Write the verdict on the run, when it has ended."""
         coverage = self._coverage
         origin = self.summary.fault or self.summary.harmless
+        headline, cause = self.summary.headline, self.summary.cause
         document = {
             "verdict": self.summary.verdict(coverage),
             "origin": None if origin is None else _origin_entry(origin),
-            "headline": self._headline(),
+            "headline": None if headline is None else asdict(headline),
+            "finding": None if cause is None else as_fields(cause),
             "producers": self.summary.producers,
             "carriers": self.summary.carriers,
             "observed": coverage.to_json(),
@@ -246,14 +260,6 @@ class OverflowDump:
         text = json.dumps(document, indent=2, allow_nan=False)
         with contextlib.suppress(OSError):  # The disk is full: that is reported already.
             write_whole(self._files.rank.overflow, text + "\n")
-
-    def _headline(self) -> dict[str, str] | None:
-        """The sentence that is printed, if there is a fault."""
-        fault, summary = self.summary.fault, self.summary
-        if fault is None:
-            return None
-        found = origin_headline(fault)
-        return {"title": found.title, "text": f"{found.text}{spread_text(summary.others)}"}
 
     def fast_path(self) -> ScreenPath:
         """Only ops with values that are not finite are wanted."""

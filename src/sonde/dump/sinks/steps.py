@@ -229,16 +229,18 @@ def write_metadata(rank: RankLayout, config: str, facts: Mapping[str, str]) -> N
 def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
     """Move the dump of an earlier run at ``rank`` aside, so that two dumps are never mixed.
 
-    Metadata alone does not count: a process that only starts others writes nothing else. Nor does a
-    verdict without a step. What another user made always counts: he could have placed links in it.
+    Metadata alone does not count: a process that only starts others writes nothing else. Nor do a
+    verdict or findings without a step. What another user made always counts: he could have placed
+    links in it.
     """
     try:
         is_ours = os.lstat(rank.root).st_uid == os.geteuid()
     except FileNotFoundError:
         return
-    files = {rank.metadata, rank.overflow}
+    files = {rank.metadata, rank.overflow, rank.findings}
     if is_ours and rank.root.exists() and set(rank.root.iterdir()) <= files:
         rank.overflow.unlink(missing_ok=True)
+        rank.findings.unlink(missing_ok=True)
         rank.observation.unlink(missing_ok=True)
         return
     number = 1

@@ -8,19 +8,21 @@ import math
 import re
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
+from sonde.diagnosis.wire_form import diagnosis_view
 from sonde.dump.reader import Dump
 from sonde.server.comparison.background import BackgroundComparison
 from sonde.server.dumps.check import is_leaf
 from sonde.server.dumps.contents import DumpContents
 from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.recheck import BackgroundCheck
+from sonde.server.findings import finding_headline
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues
 from sonde.server.headlines import cause_headline, verdict_headline
@@ -40,7 +42,7 @@ from sonde.wire.api import (
     WatchpointDraft,
 )
 from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
-from sonde.wire.shapes import BoxStatistic, Hit, TensorName
+from sonde.wire.shapes import BoxStatistic, DiagnosisView, Hit, TensorName
 
 _MOST_PREPARED: Final = 500_000
 _MOST_GRAPHS: Final = 20
@@ -95,11 +97,20 @@ class DumpRun:
             recheck=None if check is None else check.view(len(self.hits)),
             unobserved=tuple(each.message for each in self.dump.problems if each.is_gap),
             headline=self._headline(),
+            diagnosis=self.diagnosis,
         )
 
+    @cached_property
+    def diagnosis(self) -> DiagnosisView | None:
+        """That of the lowest rank that has one."""
+        found = next(filter(None, map(self.dump.diagnosis, self.dump.ranks)), None)
+        if found is None:
+            return None
+        return diagnosis_view(found.findings, found.steps, is_over=True)
+
     def _headline(self) -> RunHeadline | None:
-        """A divergence from the other dump, the verdict of an overflow dump, or the first cause of
-        the hits."""
+        """A divergence from the other dump, the verdict of an overflow dump, an established
+        finding, or the first cause of the hits; the op that made NaN or Inf before a finding."""
         if self.comparison is not None and self.comparison.headline is not None:
             return self.comparison.headline
         several = len(self.dump.ranks) > 1
@@ -108,7 +119,10 @@ class DumpRun:
             if told is not None and told.text:
                 return verdict_headline(told, rank, is_one_of_several=several)
         cause = self.hits.causes.first()
-        return None if cause is None else cause_headline(cause, is_one_of_several=several)
+        finding = finding_headline(self.diagnosis, min(self.dump.ranks, default=0))
+        if cause is not None and (cause.origin or finding is None):
+            return cause_headline(cause, is_one_of_several=several)
+        return finding
 
     # --------------------------------------------------------------- questions
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from sonde.core.errors import UsageError
 from sonde.server.graph.boxes import Box, grouped, single
 from sonde.server.graph.index import GraphIndex
@@ -20,10 +22,12 @@ MOST_MEMBERS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Hits by op, and the ops that produced non-finite values."""
+    """Hits by op, the ops that produced non-finite values, and the kinds of the findings about each
+    node and scope (``~scope``) of the index."""
 
     hits: Mapping[str, int] = field(default_factory=dict)
     origins: Collection[str] = ()
+    findings: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def level(index: GraphIndex, scope: str, group: str = "", marks: Marks | None = None) -> Level:
@@ -47,7 +51,15 @@ def level(index: GraphIndex, scope: str, group: str = "", marks: Marks | None = 
     hits = index.hits_by_part(marks.hits)
     origins = index.hits_by_part(dict.fromkeys(marks.origins, 1))
     is_top = place == 0 and index.is_summary
-    nodes = [_node(index, box, hits, origins, is_top=is_top) for box in (*boxes, *outside)]
+    nodes = [
+        msgspec.structs.replace(
+            _node(index, box, hits, origins, is_top=is_top),
+            findings=tuple(
+                dict.fromkeys(kind for part in box.parts for kind in marks.findings.get(part, ()))
+            ),
+        )
+        for box in (*boxes, *outside)
+    ]
     return Level(index.graph, path, group, tuple(nodes), tuple(edges), hidden)
 
 

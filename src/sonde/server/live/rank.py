@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import UsageError
+from sonde.server.findings import bounded
 from sonde.server.graph.index import GraphIndex
 from sonde.server.live.graphs import LiveGraphs
 from sonde.server.live.history import StatisticHistory
@@ -17,7 +18,7 @@ from sonde.server.live.rank_link import RankLink
 from sonde.server.live.steps import StepHistory
 from sonde.wire.api import RankView
 from sonde.wire.rank import FromServer, Goodbye, Hello, Kept, MeasureSpeed, Status, StepDone
-from sonde.wire.shapes import Metadata, State
+from sonde.wire.shapes import DiagnosisView, Metadata, State
 
 MOST_TEXT: Final = 2000
 _MOST_NAME: Final = 200
@@ -39,6 +40,7 @@ class LiveRank:
         self.steps = StepHistory()
         self.history = StatisticHistory()
         self._kept = Kept((), ())
+        self.diagnosis: DiagnosisView | None = None
         self._recording: int | None = None
         self.last_hit = -1
         self.goodbye: Goodbye | None = None
@@ -119,6 +121,9 @@ class LiveRank:
 
     def set_kept(self, kept: Kept) -> None:
         self._kept = Kept(kept.ops[:_MOST_KEPT], kept.recorded[:_MOST_KEPT])
+
+    def set_diagnosis(self, diagnosis: DiagnosisView) -> None:
+        self.diagnosis = bounded(diagnosis)
 
     @property
     def recorded(self) -> tuple[str, ...]:

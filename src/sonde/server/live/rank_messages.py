@@ -24,8 +24,8 @@ MOST_NODE_BYTES: Final = 512 << 20
 
 
 class RankMessages:
-    """Stores what the ranks of one run send: status, steps, hits, graphs and notices. Used in the
-    event loop's thread only."""
+    """Stores what the ranks of one run send: status, steps, hits, findings, graphs and notices.
+    Used in the event loop's thread only."""
 
     def __init__(self, ranks: LiveRanks, run_control: RunControl, changes: Changes) -> None:
         self._ranks = ranks
@@ -80,6 +80,9 @@ class RankMessages:
                 if message.is_gap and len(self._unobserved) < MOST_NOTICES:
                     self._unobserved[f"rank {rank.number}: {text}"] = None
                 self._changes.touch("notices")
+            case messages.Diagnosed():
+                rank.set_diagnosis(message.diagnosis)
+                self._changes.touch("status", "graph")
             case messages.JobStart():
                 self.comparison.start(message)
             case messages.RankReports():

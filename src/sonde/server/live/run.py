@@ -26,7 +26,7 @@ from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire import api
 from sonde.wire.questions import AnyAnswer, AskOp
 from sonde.wire.rank import Hello, Keep, Record, SetWatchpoints, Welcome
-from sonde.wire.shapes import BoxStatistic, TensorName
+from sonde.wire.shapes import BoxStatistic, DiagnosisView, TensorName
 
 _LEAD_SECONDS: Final = 2.0
 _MOST_COLOURED: Final = 600
@@ -70,8 +70,15 @@ class LiveRun:
             notices=self.messages.notices,
             recheck=self._check.view,
             unobserved=self.messages.unobserved,
-            headline=live_headline(ranks, self.hits.causes, losses),
+            headline=live_headline(ranks, self.hits.causes, losses, self.diagnosis),
+            diagnosis=self.diagnosis,
         )
+
+    @property
+    def diagnosis(self) -> DiagnosisView | None:
+        """That of the lowest rank that has one: it speaks for all ranks."""
+        known = (rank.diagnosis for _, rank in sorted(self.ranks.items()))
+        return next((each for each in known if each is not None), None)
 
     # ----------------------------------------------------------------- ranks
 

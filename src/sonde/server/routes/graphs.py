@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from sonde.server.findings import findings_by_part
 from sonde.server.graph.code import read_code
 from sonde.server.graph.initial_view import opening, opening_of_model
 from sonde.server.graph.level_values import level_values
@@ -34,8 +35,9 @@ endpoints = Endpoints()
 async def graph_level(call: Call, query: queries.LevelQuery) -> Level:
     index = await call.run.graph(query.rank, query.graph)
     rank = chosen_rank(call.run, query.rank)
-    marks = Marks(call.run.hits.counts(rank), call.run.hits.origins(rank))
     shown = await asyncio.to_thread(index.seen_as, query.view)
+    findings = await asyncio.to_thread(findings_by_part, shown, call.run.diagnosis)
+    marks = Marks(call.run.hits.counts(rank), call.run.hits.origins(rank), findings)
     return await asyncio.to_thread(level, shown, query.scope, query.group, marks)
 
 

@@ -3,6 +3,7 @@
 from sonde.core.callback import Callback
 from sonde.train.callback.best import EarlyStopping, SaveBest
 from sonde.train.callback.checkpointing import CheckpointConfig, ModelCheckpoint
+from sonde.train.callback.diagnosis import Diagnose
 from sonde.train.callback.history import History, LambdaCallback
 from sonde.train.callback.monitors import (
     GradientMonitor,
@@ -16,6 +17,7 @@ from sonde.train.callback.stopping import OnRequestExit, StopAtTime
 __all__ = [
     "Callback",
     "CheckpointConfig",
+    "Diagnose",
     "EarlyStopping",
     "GradientMonitor",
     "History",

@@ -135,7 +135,7 @@ class GradientRecord:
         )
 
 
-_REPORTED = ("not finite", "exploding", "vanishing")
+_REPORTED = ("not finite", "exploding", "vanishing", "underflow")
 """The verdicts that the printed line names."""
 
 
@@ -187,7 +187,7 @@ class GradientMonitor(Callback):
 
 def _line(record: GradientRecord) -> str:
     report = record.report
-    zero = len(report.named("zero")) + len(report.named("missing"))
+    zero = sum(len(report.named(each)) for each in ("zero", "missing", "underflow"))
     name, ratio = record.largest_update
     parts = [
         f"epoch: {record.epoch} step: {record.step}, gradient norm {report.total_norm:.6g}",

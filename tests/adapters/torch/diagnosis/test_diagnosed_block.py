@@ -17,6 +17,8 @@ import sonde
 from sonde.adapters.torch.diagnosis import session
 from sonde.capture.options import config_from_options
 from sonde.core.errors import UsageError
+from sonde.diagnosis.options import DiagnosisOptions
+from sonde.wire.shapes import DiagnosisView
 
 
 class Noisy(nn.Module):
@@ -140,19 +142,42 @@ def test_the_files_are_written(tmp_path: Path) -> None:
     assert result["ruleId"] == "missing-zero-grad"
 
 
-def test_the_page_of_a_debugged_training_gets_each_finding_once(
+def test_the_page_of_a_debugged_training_gets_the_findings_as_they_are_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    notices: list[tuple[str, str]] = []
-    connection = SimpleNamespace(notice=lambda slug, text: notices.append((slug, text)))
-    debugging = SimpleNamespace(debugger=SimpleNamespace(session=connection))
+    sent: list[DiagnosisView] = []
+    debugging = SimpleNamespace(
+        debugger=SimpleNamespace(session=SimpleNamespace(report_diagnosis=sent.append))
+    )
     monkeypatch.setattr(session, "running_debugger", lambda: debugging)
     with sonde.diagnose(prints=False):
         train(clears=False)
-    ((slug, text),) = notices
-    assert slug == "missing-zero-grad"
-    assert "established: gradients are not cleared" in text
-    assert "call optimizer.zero_grad()" in text
+    assert (sent[0].steps, sent[0].findings) == (1, ())
+    running, last = [each for each in sent if each.findings and not each.is_over], sent[-1]
+    assert last.is_over
+    for each in (running[0], last):
+        (found,) = each.findings
+        assert (found.kind, found.status) == ("missing-zero-grad", "established")
+        assert "gradients are not cleared" in found.message
+        assert "call optimizer.zero_grad()" in found.advice
+
+
+def test_a_block_in_a_program_that_a_command_diagnoses_judges_the_same_evidence() -> None:
+    command = session.TrainingDiagnosis(DiagnosisOptions(), lambda found: None, is_shared=True)
+    with command.attached():
+        with sonde.diagnose(prints=False) as block:
+            train(clears=False)
+        assert [each.rule for each in block.findings] == ["missing-zero-grad"]
+    assert [each.rule for each in command.findings] == ["missing-zero-grad"]
+
+
+def test_a_block_does_not_keep_a_command_from_ending_the_training() -> None:
+    command = session.TrainingDiagnosis(
+        DiagnosisOptions(steps=4), lambda found: None, is_shared=True
+    )
+    with command.attached(), sonde.diagnose(prints=False):
+        train(clears=False)
+    assert command.steps == 4
 
 
 def dump_of(folder: Path) -> AbstractContextManager[object]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sonde.adapters.torch.checkpoints.pickle_scan import ForeignObject, scan_pickle
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, damaged
+from sonde.core.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.dtypes import BY_NAME
 from sonde.core.files.mindspore_ckpt import CheckpointError
 
@@ -62,7 +63,8 @@ def read_torch(path: Path) -> Checkpoint:
             slug="checkpoint-format",
         )
     weights = {name: _weight(path, name, tensor) for name, tensor in tensors.items()}
-    return Checkpoint(path, "torch", weights, texts)
+    progress = progress_keys(loaded) if isinstance(loaded, Mapping) else ()
+    return Checkpoint(path, "torch", weights, texts, progress, holds_optimizer(loaded))
 
 
 def write_torch(

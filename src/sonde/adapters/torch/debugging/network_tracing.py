@@ -30,6 +30,7 @@ from sonde.adapters.torch.eager.op_schema import attributes_of, is_bookkeeping, 
 from sonde.adapters.torch.eager.op_tree import StepInput
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.core.graph import LEAF_TYPES, Edge, Kind, OpNode, Source, TensorSpec
+from sonde.core.patching import restore_all
 from sonde.debugger.trainee import ForwardTrace
 
 _MODULE = re.compile(r"__dict__\['_modules'\]\['(\w+)'\]")
@@ -258,7 +259,9 @@ def _autocast(network: nn.Module) -> AbstractContextManager[Any]:
 
 
 def _forget_hooks(network: nn.Module) -> None:
-    """Leave out what is not the network's own computation: Sonde's hooks, and compiled calls."""
+    """Leave out what is not the network's own computation: Sonde's hooks and patches, and
+    compiled calls."""
+    restore_all()
     for hooks in private.module_hooks():
         hooks.clear()
     for module in network.modules():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -14,11 +14,12 @@ import sonde
 from sonde.adapters.torch.attach import running_debugger
 from sonde.adapters.torch.diagnosis.collector import Collector
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.adapters.torch.step_dump import keep_findings
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine
-from sonde.diagnosis.catalogue import MOST_FINDINGS, diagnose, rules
+from sonde.diagnosis.catalogue import MOST_FINDINGS, cause_of_bad_values, diagnose, rules
 from sonde.diagnosis.document import announcement
 from sonde.diagnosis.options import DiagnosisOptions
 from sonde.diagnosis.running import RunningJudgement
@@ -28,20 +29,33 @@ _RUNNING: list[TrainingDiagnosis] = []
 
 
 class TrainingEnded(BaseException):
-    """Raised in the program to end it: after the steps that the user asked for, or at a finding."""
+    """Raised in the program to end it: after the steps that the user asked for, or at a finding.
+    ``by``: the diagnosis whose options say so."""
+
+    def __init__(self, by: TrainingDiagnosis) -> None:
+        super().__init__()
+        self.by = by
 
 
 class TrainingDiagnosis:
     """The diagnosis of one training; what ``with sonde.diagnose() as d`` gives.
 
-    ``on_finding`` is called with each finding that is confirmed while the training runs. Used from
-    the thread that trains.
+    ``on_finding`` is called with each finding that is confirmed while the training runs. Only one
+    diagnosis collects evidence at a time. Where a command diagnoses the program (``is_shared``),
+    one that the program starts itself judges the evidence of the command. Used from the thread that
+    trains.
     """
 
     def __init__(
-        self, options: DiagnosisOptions, on_finding: Callable[[Finding], None] | None = None
+        self,
+        options: DiagnosisOptions,
+        on_finding: Callable[[Finding], None] | None = None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.options = options
+        self.is_shared = is_shared
+        self._has_joined = False
         self.collector = Collector()
         self.running = RunningJudgement(options.ignored)
         self._on_finding = on_finding or say_finding
@@ -70,24 +84,41 @@ class TrainingDiagnosis:
             return list(self._final)
         return diagnose(self.recorder.evidence, self.options.ignored)
 
+    @property
+    def confirmed(self) -> list[Finding]:
+        """The findings that were confirmed while the training ran."""
+        return list(self.running.confirmed.values())
+
     @contextmanager
     def attached(self) -> Iterator[TrainingDiagnosis]:
         """Diagnose the training in this block; ends it without an error where the options say."""
-        if _RUNNING:
+        self._join()
+        rules()  # Imports them all: not in the middle of a step.
+        _RUNNING.append(self)
+        collecting: AbstractContextManager[None] = (
+            nullcontext() if self._has_joined else self.collector.attached()
+        )
+        try:
+            with collecting, self._following_steps():
+                yield self
+        except TrainingEnded as ended:
+            if ended.by is not self:
+                raise
+        finally:
+            _RUNNING.remove(self)
+            self._finish()
+
+    def _join(self) -> None:
+        """Use the evidence of the diagnosis that runs already, if it is shared."""
+        if not _RUNNING:
+            return
+        if not _RUNNING[-1].is_shared:
             raise UsageError(
                 "this training is diagnosed already; only one diagnosis runs at a time",
                 slug="diagnosis-running",
             )
-        rules()  # Imports them all: not in the middle of a step.
-        _RUNNING.append(self)
-        try:
-            with self.collector.attached(), self._following_steps():
-                yield self
-        except TrainingEnded:
-            pass
-        finally:
-            _RUNNING.remove(self)
-            self._finish()
+        self.collector = _RUNNING[-1].collector
+        self._has_joined = True
 
     @contextmanager
     def _following_steps(self) -> Iterator[None]:
@@ -104,9 +135,11 @@ class TrainingDiagnosis:
         self._judged_step = self.steps
         if self.reports:
             self._judge()
+            if self.steps == 1:  # The page says that the training is diagnosed.
+                self._show(is_over=False)
         is_found = self.options.until_finding and bool(self.running.confirmed)
         if is_found or self.steps == self.options.steps:
-            raise TrainingEnded
+            raise TrainingEnded(self)
 
     @shielded
     def _judge(self) -> None:
@@ -115,19 +148,32 @@ class TrainingDiagnosis:
             for found in self.running.judge(evidence):
                 if found.status == "established":
                     self._on_finding(found)
-                    show_on_page(found)
+            self._show(is_over=False)
 
     def _finish(self) -> None:
-        evidence = self.collector.finish()
+        # A diagnosis that joined another one ends before it: evidence is still collected.
+        evidence = self.recorder.evidence if self._has_joined else self.collector.finish()
         self._final = diagnose(evidence, self.options.ignored) if self.reports else []
-        if not self.reports:
+        if not self.reports or self._has_joined:
             return
-        for each in self._final:
-            known = self.running.confirmed.get(each.rule)
-            if known is None or known.status != "established":
-                show_on_page(each)
+        self._show(is_over=True)
+        keep_findings(self._final, self.steps, cause_of_bad_values(self._final))
+        guarding = sys.modules.get("sonde.adapters.torch.monitor.guarding")
+        if guarding is not None:  # A guard may run.
+            guarding.keep_findings(self._final, self.steps)
         for each in self.running.refuted(self._final):
             say(f"what was reported as {each.rule} no longer holds at the end of the training")
+
+    @shielded
+    def _show(self, *, is_over: bool) -> None:
+        """Show the findings so far on the debugger's page, if the training is debugged."""
+        debugging = None if self._has_joined else running_debugger()
+        if debugging is not None:
+            from sonde.diagnosis.wire_form import diagnosis_view  # needs msgspec
+
+            shown = self._final if is_over else self.running.current
+            view = diagnosis_view(shown or (), self.steps, is_over=is_over)
+            debugging.debugger.session.report_diagnosis(view)
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Put findings of another source before the own ones, when the training has ended."""
@@ -154,15 +200,6 @@ class TrainingDiagnosis:
 def say_finding(found: Finding) -> None:
     """Print the line about a finding while the training goes on."""
     say(announcement(found))
-
-
-def show_on_page(found: Finding) -> None:
-    """Add the finding to the notices of the debugger's page, if the training is debugged."""
-    debugging = running_debugger()
-    if debugging is not None:
-        place = f"{found.places[0]}: " if found.places else ""
-        text = f"{place}{found.status}: {found.message}; {found.advice}"
-        debugging.debugger.session.notice(found.rule, text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -20,8 +20,11 @@ from sonde.adapters.torch.monitor.trigger_actions import TriggerActions
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.core.errors import UsageError
+from sonde.core.finding import Finding
 from sonde.core.interruption import is_interruption
 from sonde.debugger.settings import DebuggerOptions
+from sonde.dump.layout import RankLayout
+from sonde.dump.sinks.findings import write_findings
 from sonde.monitor.options import GuardOptions
 from sonde.monitor.triggers import Trigger
 
@@ -66,6 +69,13 @@ def guard(
             _RUNNING.remove(guarding)
 
 
+def keep_findings(findings: Sequence[Finding], steps: int) -> None:
+    """Write what a diagnosis of the guarded training found beside the steps that were kept."""
+    for guarding in _RUNNING:
+        if guarding.options.directory.is_dir():
+            write_findings(RankLayout(guarding.options.directory), findings, steps)
+
+
 def is_running() -> bool:
     """Whether a guard runs."""
     return bool(_RUNNING)
@@ -85,7 +95,7 @@ class Guarding:
     """
 
     def __init__(self, options: GuardOptions, rank: int | None, has_other_ranks: bool) -> None:
-        self._options = options
+        self.options = options
         self._report = GuardReport(rank, has_other_ranks)
         self._shield = FailureGuard(self._report.failed)
         self._keeper = StepKeeper(
@@ -170,7 +180,7 @@ class Guarding:
     def _repeated(self) -> list[Trigger]:
         """Execute the step again if it is one of those that the user wants to be repeated; a
         trigger if it computes something else."""
-        every = self._options.repeat_every
+        every = self.options.repeat_every
         signals = self._judging.signals
         if not every or self._step % every or signals is None or signals.is_skipped:
             return []

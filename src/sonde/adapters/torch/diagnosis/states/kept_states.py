@@ -21,10 +21,9 @@ from sonde.adapters.torch.diagnosis.recorder import (
     shielded,
     variables_holding,
 )
+from sonde.core.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
-
-PROGRESS = ("step", "epoch", "iter", "iteration", "global_step", "steps", "epochs")
 
 
 @dataclass(slots=True, eq=False)
@@ -174,8 +173,8 @@ class States:
                 "saved",
                 source,
                 " ".join(sorted(keys))[:200] if len(keys) < 12 else "",
-                progress=any(key in PROGRESS for key in keys),
-                optimizer=_holds_optimizer(value),
+                progress=bool(progress_keys(value)),
+                optimizer=holds_optimizer(value),
             )
 
     def _around_file_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,17 +191,8 @@ class States:
             return
         is_path = isinstance(file, (str, os.PathLike))
         path = os.path.basename(os.fspath(file)) if is_path else "file"
-        has_progress = any(str(key) in PROGRESS for key in value)
-        entry = (path, has_progress, _holds_optimizer(value), caller())
+        has_progress = bool(progress_keys(value))
+        entry = (path, has_progress, holds_optimizer(value), caller())
         for each in (value, *value.values()):
             if isinstance(each, dict):
                 self._file_steps[id(each)] = entry
-
-
-def _holds_optimizer(value: Any, depth: int = 3) -> bool:
-    """Whether a checkpoint holds the state of an optimizer, in any nesting."""
-    if not isinstance(value, dict) or depth == 0:
-        return False
-    if "param_groups" in value:
-        return True
-    return any(_holds_optimizer(each, depth - 1) for each in list(value.values())[:64])

@@ -1,0 +1,21 @@
+"""Writes ``findings.json``: what a diagnosis of the dumped training found."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.finding import Finding
+from sonde.core.finding_fields import with_lines
+from sonde.dump.layout import RankLayout
+
+
+def write_findings(rank: RankLayout, findings: Sequence[Finding], steps: int) -> None:
+    """Write what was found in ``steps`` steps, causes first."""
+    document = {"steps": steps, "findings": [with_lines(each) for each in findings]}
+    text = json.dumps(document, indent=2, allow_nan=False)
+    with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+        rank.root.mkdir(parents=True, exist_ok=True)
+        write_whole(rank.findings, text + "\n")
