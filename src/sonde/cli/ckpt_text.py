@@ -15,8 +15,7 @@ from sonde.compare.weights.convert import Conversion
 from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
 from sonde.compare.weights.listing import WIDE, cell, number, shape_text, table
 from sonde.compare.weights.pair import ParameterPairing
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import as_fields
+from sonde.core.finding import Finding, as_fields
 from sonde.core.text.number_text import count_text
 from sonde.core.text.terminal_text import printable
 

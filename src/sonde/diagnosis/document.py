@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import as_fields
+from sonde.core.finding import Finding, as_fields
 
 
 def as_document(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import as_fields
+from sonde.core.finding import Finding, as_fields
 from sonde.diagnosis.evidence import TrainingEvidence
 from sonde.report import page
 from sonde.report.thinning import thinned

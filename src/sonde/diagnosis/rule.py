@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sonde.core.finding import EvidenceStatus, Finding
-from sonde.core.finding_fields import severity_of
+from sonde.core.finding import EvidenceStatus, Finding, severity_of
 from sonde.core.graph import Source
 from sonde.diagnosis.evidence import ParameterEvidence, TrainingEvidence
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import as_fields
+from sonde.core.finding import Finding, as_fields
 from sonde.core.graph import Source
 from sonde.diagnosis.catalogue import rules
 

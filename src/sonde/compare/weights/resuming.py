@@ -16,7 +16,7 @@ from typing import Final
 
 from sonde.compare.parameter_names import role_of
 from sonde.compare.weights.checkpoint import Checkpoint, same_bits
-from sonde.core.checkpoint_keys import PROGRESS
+from sonde.core.files.checkpoint_keys import PROGRESS
 from sonde.core.finding import Finding
 from sonde.dump.bounded_file import read_bytes
 

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from sonde.core.coverage import Gap, gaps_from_json
 from sonde.core.errors import DumpError
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import from_fields
+from sonde.core.finding import Finding, from_fields
 from sonde.core.graph import Source
 from sonde.dump.bounded_file import read_bytes
 

@@ -7,8 +7,7 @@ import json
 from collections.abc import Sequence
 
 from sonde.core.files.atomic_file import write_whole
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import with_lines
+from sonde.core.finding import Finding, with_lines
 from sonde.dump.layout import RankLayout
 
 

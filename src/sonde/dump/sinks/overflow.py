@@ -15,8 +15,7 @@ import numpy as np
 
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.files.atomic_file import write_whole
-from sonde.core.finding import Finding
-from sonde.core.finding_fields import as_fields
+from sonde.core.finding import Finding, as_fields
 from sonde.core.graph import OpNode, Source
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
 from sonde.core.text.number_text import json_number, json_value

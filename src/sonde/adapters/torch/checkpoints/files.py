@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from sonde.adapters.torch.checkpoints.pickle_scan import ForeignObject, scan_pickle
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, damaged
-from sonde.core.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.dtypes import BY_NAME
+from sonde.core.files.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.files.mindspore_ckpt import CheckpointError
 
 _KIND = "file of tensors only (a state_dict saved by torch)"

@@ -21,7 +21,7 @@ from sonde.adapters.torch.diagnosis.recorder import (
     shielded,
     variables_holding,
 )
-from sonde.core.checkpoint_keys import holds_optimizer, progress_keys
+from sonde.core.files.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 
