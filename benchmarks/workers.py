@@ -13,12 +13,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from sonde.compare.options import CompareOptions
+from sonde.compare.runs.compare import RunWork
+from sonde.compare.runs.step_work import StepWork, prepare_step
+from sonde.dump.reader import Dump
+
+_REPEATS = 10
 PROGRAM = """
 import os, sys, torch
 from torch import nn
@@ -61,6 +68,7 @@ def main() -> None:
         }
         for name, words in commands.items():
             measure(name, words, places, pairs)
+        print_shares(dumps)
 
 
 def write_dumps(place: Path, arguments: argparse.Namespace) -> list[Path]:
@@ -92,6 +100,27 @@ def measure(name: str, words: list[str], places: dict[str, tuple[str, ...]], pai
         if number == 0:
             per_pair = f"{seconds / pairs * 1000:.0f} ms per (step, rank)"
     print(f"{name:14}" + "".join(f"{cell:>24}" for cell in cells) + f"   {per_pair}")
+
+
+def print_shares(dumps: list[Path]) -> None:
+    """Processor time of one pair of `compare` in a worker, and what is left for the command."""
+    a, b = map(Dump, dumps)
+    step, work = a.steps()[0], RunWork(a, b, CompareOptions())
+    seconds = [0.0, 0.0]
+    for _ in range(_REPEATS):
+        start = time.process_time()
+        prepared = prepare_step(a, b, StepWork(step, a.ranks[0], threads=1))
+        seconds[0] += time.process_time() - start
+        sent = pickle.dumps(prepared)
+        start = time.process_time()
+        work.assess(pickle.loads(sent))
+        seconds[1] += time.process_time() - start
+    ops = len(prepared.found.a.ops)
+    there, here = (each / _REPEATS * 1000 for each in seconds)
+    print(
+        f"compare, {ops} ops: {there:.0f} ms in a worker, {len(sent) / 1e3:.0f} kB sent, "
+        f"{here:.0f} ms in the command ({here / ops:.2f} ms per op)"
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def compare(a: Dump, b: Dump, options: CompareOptions | None = None) -> RunCompa
     """
     options = options or CompareOptions()
     planned = steps_to_compare(a, b, options)
-    work = _Work(a, b, options)
+    work = RunWork(a, b, options)
     for number, prepared in enumerate(_prepared(a, b, planned, options)):
         work.assess(prepared)
         del prepared
@@ -93,7 +93,7 @@ def _name(work: StepWork) -> str:
 
 
 @dataclass
-class _Work:
+class RunWork:
     """The results of the steps compared so far."""
 
     a: Dump
@@ -179,7 +179,7 @@ class _Work:
         return reach_verdict(found, self.readers)
 
 
-def _notes(work: _Work, kinds: Iterable[str]) -> tuple[str, ...]:
+def _notes(work: RunWork, kinds: Iterable[str]) -> tuple[str, ...]:
     notes = list(work.merge_notes)
     if "statistics" in kinds:
         notes.append(
