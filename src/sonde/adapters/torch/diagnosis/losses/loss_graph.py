@@ -18,15 +18,10 @@ from typing import Any
 
 import torch
 
+from sonde.adapters.torch.calling_line import is_program, source_of
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
-from sonde.adapters.torch.diagnosis.recorder import (
-    SONDE_FILES,
-    EvidenceRecorder,
-    shielded,
-    source_of,
-)
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
-from sonde.core.own_code import is_own
 from sonde.diagnosis.evidence import GraphNode, LossGraph, Number
 
 KEPT = (0, 1, 2, 5, 10, 20, 30)
@@ -44,6 +39,8 @@ _NUMBERS = (
     "p",
     "exponent",
     "other",
+    "min",
+    "max",
 )
 _SINGULAR = (
     *("Sqrt", "Rsqrt", "Log", "Log1P", "Log2", "Log10", "Pow", "Div", "Reciprocal"),
@@ -108,7 +105,7 @@ class LossGraphs:
             waiting += [each for each, _ in node.next_functions if each is not None]
         self._size = len(order)
         names = [short_name(node) for node in order]
-        lines = self._lines_of(names, order)
+        lines = self.lines_of(names, order)
         for name, node, line in zip(names, order, lines, strict=True):
             if name in _SINGULAR:
                 for inspect in self.inspectors:
@@ -124,7 +121,7 @@ class LossGraphs:
             if len(order) <= MOST_NODES:
                 self.keep(order, index, lines)
 
-    def _lines_of(self, names: list[str], order: list[Any]) -> list[Source | None]:
+    def lines_of(self, names: list[str], order: list[Any]) -> list[Source | None]:
         """The line of each node: as recorded now or in an earlier graph of the same form; else that
         of the node of the same name and number in the last graph that was recorded."""
         form = hash(tuple(names))
@@ -213,6 +210,6 @@ def line_of(node: Any) -> Source | None:
         if match is None:
             continue
         file = match[1]
-        if not file.startswith((SONDE_FILES, "<")) and is_own(file):
+        if is_program(file):
             return source_of(file, int(match[2]), match[3])
     return None

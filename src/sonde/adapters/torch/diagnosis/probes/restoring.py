@@ -49,6 +49,8 @@ def put_back(root: nn.Module) -> Iterator[None]:
     has_cuda = torch.cuda.is_available()
     cuda = torch.cuda.get_rng_state_all() if has_cuda else None
     silent = io.StringIO()
+    is_fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # Training takes the other path.
     for each in modules:
         each.training = False
     try:
@@ -59,6 +61,7 @@ def put_back(root: nn.Module) -> Iterator[None]:
         ):
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(is_fast)
         for each, flag, kept in zip(modules, flags, plain, strict=True):
             vars(each).update(kept)
             each.training = flag
