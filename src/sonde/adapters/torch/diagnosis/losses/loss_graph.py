@@ -2,9 +2,9 @@
 
 Every walk looks at the nodes whose gradient may not be finite; in some of the first steps the graph
 is kept, with the source line of each node. Autograd records those lines while its anomaly mode is
-on, without its check for NaN. That costs a tenth of a step, so it is on in the first two steps, and
-after that only in steps whose graph is kept, if a graph of another form has been seen: graphs of
-one form, the same nodes in the same order, have the same lines.
+on, without its check for NaN. That costs a tenth of a step, so it is on in the first step, and
+later only in steps whose graph is kept, if a graph of another form has been seen: graphs of one
+form, the same nodes in the same order, have the same lines.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sonde.core.graph import Source
 from sonde.diagnosis.evidence import GraphNode, LossGraph, Number
 
 KEPT = (0, 1, 2, 5, 10, 20, 30)
-ALWAYS_TRACED = 2
 MOST_FORMS = 64
+MOST_GRAPHS = 4
 EVERY = 100
 MOST_NODES = 4000
 _LINE = re.compile(r'File "(.+)", line (\d+), in (\S+)')
@@ -73,7 +73,7 @@ class LossGraphs:
         """Let autograd record lines in the first steps, and where a graph is kept whose lines are
         not known."""
         step = self.recorder.step
-        wanted = step < ALWAYS_TRACED or (self._has_unknown and is_kept(step))
+        wanted = not step or (self._has_unknown and is_kept(step))
         self._trace(wanted and not self.recorder.uses_compiler)
 
     def _trace(self, wanted: bool) -> None:
@@ -118,7 +118,7 @@ class LossGraphs:
                 if name == "AccumulateGrad"
             ]
             self.parameters.reached([each for each in leaves if isinstance(each, torch.Tensor)])
-            if len(order) <= MOST_NODES:
+            if len(order) <= MOST_NODES and len(self.recorder.evidence.graphs) < MOST_GRAPHS:
                 self.keep(order, index, lines)
 
     def lines_of(self, names: list[str], order: list[Any]) -> list[Source | None]:
@@ -129,7 +129,7 @@ class LossGraphs:
         if known is not None:
             return known
         numbered = _numbered(names)
-        if not self._is_tracing:
+        if not self._is_tracing or not torch.is_anomaly_enabled():  # A trainer switched it off.
             self._has_unknown = True
             return [self.sources.get(each) for each in numbered]
         lines = [line_of(node) for node in order]
@@ -153,7 +153,6 @@ class LossGraphs:
             inputs = tuple(index[each] for each, _ in node.next_functions if each in index)
             nodes.append(GraphNode(name, inputs, shape, dtype, saved_of(node), line, parameter))
         self.recorder.evidence.graphs.append(LossGraph(self.recorder.step, tuple(nodes)))
-        del self.recorder.evidence.graphs[8:]
 
 
 def is_kept(step: int) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs, short_name
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
@@ -109,7 +109,7 @@ class OpExplanations:
         return None
 
 
-class NonFiniteTrace(TorchDispatchMode):
+class NonFiniteTrace(private.TorchDispatchMode):  # type: ignore[misc]
     """Notes each op that makes NaN or Inf of finite inputs, and what its results become."""
 
     def __init__(self) -> None:
