@@ -1,13 +1,14 @@
 """Runs a script under msprobe's ``TrainerMon`` with its two alarm rules; see `attaching`.
 
-Gradients, weights, activations and optimizer state are observed, not gradients of activations: that
-of an input without one counts as NaN. The rules are those of its documentation: more than 1.5 times
-the mean so far (AnomalyTurbulence, 0.5), NaN or beyond 1e10. They say that a number is unusual, and
-name no cause.
+Gradients, weights and optimizer state of the first 100 steps are observed, not activations, which
+take minutes for each script. The rules are those of its documentation: more than 1.5 times the mean
+so far (AnomalyTurbulence, 0.5), NaN or beyond 1e10. They say that a number is unusual, and name no
+cause.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -27,9 +28,7 @@ CONFIG = {
     "wg_distribution": True,
     "mv_distribution": True,
     "param_distribution": True,
-    "xy_distribution": True,
-    "all_xy": True,
-    "forward_only": True,
+    "collect_times": 100,
     "format": "csv",
     "ops": ["norm", "max", "nans"],
     "alert": {"rules": RULES, "dump": True},
@@ -53,8 +52,10 @@ def main() -> None:
         return create(self, tag, message, step)
 
     AnomalyDataFactory.create = created
-    # It writes all alarms so far again in every step, which takes minutes.
+    # It writes all alarms so far again in every step, and looks for the module of each frame on the
+    # stack of a log call, which takes minutes.
     AnomalyDataWriter.write_detected_json = lambda self, anomalies: None
+    inspect.getmodule = lambda *_: None  # type: ignore[assignment]
     monitors = []
     failures: list[str] = []
 
