@@ -32,11 +32,17 @@ from diagnosis_peers.forked import Forked
 TIMEOUT_SECONDS = 300
 HERE = Path(__file__).resolve().parent
 RUNNERS = HERE / "diagnosis_peers"
-PEERS = ("detect_anomaly", "torch_audit", "msprobe_monitor")
-IMPORTED = (
-    *("torch", "torch.distributed", "transformers", "sonde.cli.main"),
-    *("sonde.adapters.torch.diagnosis.session",),
-)
+IMPORTED = {
+    "sonde": (
+        *("torch", "torch.distributed", "transformers", "sonde.cli.main"),
+        "sonde.adapters.torch.diagnosis.session",
+    ),
+    "detect_anomaly": ("torch", "torch.distributed"),
+    "torch_audit": ("torch", "torch.distributed", "torch_audit"),
+    "msprobe_monitor": ("torch", "torch.distributed", "msprobe.pytorch"),
+}
+"""What the process of each tool imports before it runs scripts."""
+PEERS = tuple(name for name in IMPORTED if name != "sonde")
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ def beside(peer: str, server: Forked, case: Case, directory: str) -> Verdict:
         return Verdict(case, failure=document["failure"])
     alarms = document["alarms"]
     listed = ", ".join(dict.fromkeys(each["rule"] for each in alarms)) or "none"
-    return judged(case, alarms, listed, bool(alarms), with_other_places=True)
+    is_alarm = any(each.get("is_alarm", True) for each in alarms)
+    return judged(case, alarms, listed, is_alarm, with_other_places=True)
 
 
 def judged(
@@ -206,16 +213,20 @@ def main() -> None:
         print("|---|---|" + "---|" * len(columns))
     else:
         print("| script | bug | kind | place | line | findings |\n|---|---|---|---|---|---|")
-    server = Forked(sys.executable, IMPORTED)
+    servers = [Forked(sys.executable, IMPORTED[column.name]) for column in columns]
     for folder in options.folders:
         for case in cases_in(folder):
             if options.only and not case.name.startswith(tuple(options.only)):
                 continue
-            row = [verdict_of(column.name, server, case) for column in columns]
+            row = [
+                verdict_of(column.name, server, case)
+                for column, server in zip(columns, servers, strict=True)
+            ]
             for column, verdict in zip(columns, row, strict=True):
                 column.verdicts.append(verdict)
             print_row(row)
-    server.close()
+    for server in servers:
+        server.close()
     print()
     for column in columns:
         print(column.sums())

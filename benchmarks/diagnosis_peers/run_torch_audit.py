@@ -1,7 +1,7 @@
 """Runs a script under torch-audit's ``autopatch``, every step; see `attaching`.
 
-Advice about speed (alignment, memory layout, mixed precision) and findings of level INFO are no
-alarms.
+Advice about speed (alignment, memory layout, mixed precision) is left out. Findings of level INFO
+count for the cause and the place, and are no alarms, as a hypothesis of Sonde.
 """
 
 from __future__ import annotations
@@ -39,12 +39,18 @@ def main() -> None:
     alarms: dict[tuple[str, str], Alarm] = {}
     for auditor in auditors:
         for each in auditor.findings:
-            if each.rule_id.startswith(_SPEED) or each.severity < Severity.WARN:
+            if each.rule_id.startswith(_SPEED):
                 continue
             module = each.module_path or ""
             names = [module, f"{module}.{(each.entity or '').rpartition(':')[2]}"]
             kinds = KINDS.get(each.rule_id, ())
-            alarm = {"rule": each.rule_id, "text": each.message, "kinds": kinds, "names": names}
+            alarm = {
+                "rule": each.rule_id,
+                "text": each.message,
+                "kinds": kinds,
+                "names": names,
+                "is_alarm": each.severity >= Severity.WARN,
+            }
             alarms.setdefault((each.rule_id, module), alarm)
     report(list(alarms.values()), output, failure)
 
