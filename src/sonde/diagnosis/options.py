@@ -57,7 +57,7 @@ def _check_kinds(kinds: Iterable[str]) -> None:
 
     for kind in kinds:
         if kind not in rules():
-            hint = nearest(str(kind), list(rules()), "docs/diagnosis.md lists the kinds")
+            hint = nearest(str(kind), list(rules())) or "; docs/diagnosis.md lists the kinds"
             raise UsageError(
                 f"ignore: {kind!r} is not a kind of finding{hint}", slug="diagnosis-option"
             )

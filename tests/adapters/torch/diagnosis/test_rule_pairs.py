@@ -17,6 +17,7 @@ from tests.adapters.torch.diagnosis.pairs import Pair
 from tests.adapters.torch.diagnosis.parameter_pairs import PARAMETERS
 from tests.adapters.torch.diagnosis.precision_pairs import PRECISION
 from tests.adapters.torch.diagnosis.scripts import run
+from tests.adapters.torch.diagnosis.style_pairs import HEALTHY_MARGIN, STYLES
 
 from sonde.core.finding import Finding
 from sonde.diagnosis.catalogue import rules
@@ -28,7 +29,7 @@ pytestmark = [
 ]
 SINGLE = [
     *(Pair(kind, code, *FIXES[name]) for name, (kind, code) in BUGS.items()),
-    *(*LOOP, *PARAMETERS, *PRECISION, *DATA, DATA_SCALE, *ATTENTION),
+    *(*LOOP, *PARAMETERS, *PRECISION, *DATA, DATA_SCALE, *ATTENTION, *STYLES),
 ]
 
 
@@ -70,6 +71,12 @@ def test_a_rule_is_silent_on_the_healthy_counterpart(pair: Pair, tmp_path: Path)
 @pytest.mark.parametrize("code", [*HEALTHY_FREEZING, *HEALTHY_NORMS])
 def test_what_looks_like_a_freeze_or_an_unused_norm_is_no_alarm(code: str, tmp_path: Path) -> None:
     assert certain(run(code, tmp_path)[0]) == []
+
+
+def test_a_margin_that_is_met_is_no_dead_layer(tmp_path: Path) -> None:
+    findings, variables = run(HEALTHY_MARGIN, tmp_path)
+    assert float(variables["margin"]) == 0.0  # type: ignore[arg-type]
+    assert certain(findings) == []
 
 
 # ------------------------------------------------------------ ranks

@@ -14,6 +14,7 @@ from sonde.adapters.torch.diagnosis.loop.scaling import ScalingCalls
 from sonde.adapters.torch.diagnosis.losses.functions import FunctionCalls
 from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs
 from sonde.adapters.torch.diagnosis.losses.non_finite import NonFiniteNodes
+from sonde.adapters.torch.diagnosis.losses.op_explanations import OpExplanations
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
 from sonde.adapters.torch.diagnosis.probes.module_probes import Probes
@@ -24,6 +25,7 @@ from sonde.adapters.torch.diagnosis.states.compiled_hooks import CompiledHooks
 from sonde.adapters.torch.diagnosis.states.flags import ModuleFlags
 from sonde.adapters.torch.diagnosis.states.initialisation import Initialisation
 from sonde.adapters.torch.diagnosis.states.kept_states import States
+from sonde.adapters.torch.diagnosis.states.target_aliases import TargetAliases
 from sonde.adapters.torch.diagnosis.states.ties import WeightTies
 from sonde.diagnosis.evidence import TrainingEvidence
 
@@ -39,10 +41,12 @@ class Collector:
         self.parameters = ParameterSignals(self.recorder, self.modules)
         self.graphs = LossGraphs(self.recorder, self.parameters)
         self.nodes = NonFiniteNodes(self.recorder, self.graphs, self.modules)
+        self.explanations = OpExplanations(self.recorder, self.modules, self.graphs)
         self.functions = FunctionCalls(self.recorder, self.modules)
         self.states = States(self.recorder, self.training, self.modules)
         self.initialisation = Initialisation(self.recorder, self.training, self.states)
         self.ties = WeightTies(self.recorder)
+        self.targets_held = TargetAliases(self.recorder, self.modules)
         self.data = DataCalls(self.recorder)
         self.flags = ModuleFlags(self.recorder, self.modules, self.training)
         self.hooks = CompiledHooks(self.recorder)
@@ -54,11 +58,13 @@ class Collector:
     def _connect(self) -> None:
         training = self.training
         training.on_backward += [self.nodes.begin, self.graphs.walk, self.nodes.walked]
+        training.on_backward.append(self.explanations.backward_begins)
         training.on_backward += [self.targets.backward_begins, self.functions.backward_begins]
         training.after_backward += [self.nodes.backward_ended, self.ranks.backward_ended]
         training.before_step += [self.ties.before_step, self.states.first_step]
         training.before_step += [self.parameters.before_step, self.ranks.before_step]
-        training.after_step.append(self.parameters.after_step)
+        training.before_step.append(self.targets_held.before_step)
+        training.after_step += [self.parameters.after_step, self.targets_held.after_step]
         training.on_step_end += [
             self.flags.step_ended,
             self.nodes.step_ended,

@@ -14,9 +14,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.losses.functions import CLASSIFYING, MOST_CLASSES, LossCall
 from sonde.adapters.torch.diagnosis.modules import RootCall, tensors_in
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
@@ -55,11 +56,24 @@ class DataCalls:
     _loss: tuple[Source | None, str] = (None, "")
 
     def install(self, undo: ExitStack) -> None:
+        for owner in (torch.utils.data, torch.utils.data.dataset):
+            wrap(owner, "random_split", self._around_split, undo)
         wrap(DataLoader, "__iter__", self._around_iter, undo)
         wrap(_ITERATOR, "__next__", self._around_next, undo)
         wrap(DistributedSampler, "__iter__", self._around_sampler, undo)
 
     # ------------------------------------------------------------ loaders and samplers
+
+    def _around_split(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def random_split(*args: Any, **kwargs: Any) -> Any:
+            self._split()
+            return original(*args, **kwargs)
+
+        return random_split
+
+    @shielded
+    def _split(self) -> None:
+        self.recorder.event("data-split", caller(), "random_split")
 
     def _around_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def iterate(loader: Any) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import Patch, wrap
 from sonde.core.weak_table import WeakTable

@@ -57,6 +57,7 @@ class ParameterSignals:
     modules: ModuleCalls
     known: dict[int, ParameterEvidence] = field(default_factory=dict)
     _named: WeakTable[torch.optim.Optimizer, int] = field(default_factory=WeakTable)
+    _calls_in_containers: dict[str, int] = field(default_factory=dict)
     _jumps: int = 0
     _measured: list[_Measured] = field(default_factory=list)
     _updates: SampledUpdates | None = None
@@ -189,25 +190,25 @@ class ParameterSignals:
         entry.name = name
         entry.module = name.rpartition(".")[0]
         entry.module_calls = max(entry.module_calls, self.modules.count(module))
-        entry.sibling_calls = max(entry.sibling_calls, self._calls_of_siblings(name, module))
+        calls = self._calls_in_containers
+        if calls:
+            parts = entry.module.split(".")
+            prefixes = (".".join(parts[:length]) for length in range(1, len(parts)))
+            inside = max((calls.get(prefix, 0) for prefix in prefixes), default=0)
+            entry.sibling_calls = max(entry.sibling_calls, inside)
 
-    def _calls_of_siblings(self, name: str, module: nn.Module) -> int:
-        """How often elements of the same list or dictionary of modules ran."""
-        most = 0
-        parts = name.split(".")[:-1]
+    def _count_in_containers(self) -> None:
+        """Note, for each list or dictionary of modules, how often any module in it ran."""
+        counted: dict[str, int] = {}
         for root in self.modules.roots:
-            holder: nn.Module | None = root
-            for piece in parts:
-                if isinstance(holder, (nn.ModuleList, nn.ModuleDict)):
-                    for each in holder.children():
-                        inside = (self.modules.count(one) for one in each.modules())
-                        most = max(most, *inside, 0)
-                holder = getattr(holder, piece, None)
-                if not isinstance(holder, nn.Module):
-                    break
-        return most
+            for path, module in root.named_modules():
+                if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+                    inside = max(map(self.modules.count, module.modules()))
+                    counted[path] = max(counted.get(path, 0), inside)
+        self._calls_in_containers = counted
 
     def _names(self) -> dict[int, tuple[str, nn.Module]]:
+        self._count_in_containers()
         found: dict[int, tuple[str, nn.Module]] = {}
         for root in self.modules.roots:
             for path, module in root.named_modules():

@@ -23,9 +23,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable

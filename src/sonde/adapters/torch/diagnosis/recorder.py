@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import functools
-import linecache
 import logging
 import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, TypeVar
 
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.calling_line import own_frame
 from sonde.adapters.torch.eager.naming.frame_variables import variables_of
 from sonde.core.graph import Source
 from sonde.core.interruption import pass_on
-from sonde.core.own_code import is_own
 from sonde.core.text.problem_line import ProblemLine
 from sonde.diagnosis.evidence import EvidenceEvent, Number, TrainingEvidence
 from sonde.logs import say
 
 F = TypeVar("F", bound=Callable[..., Any])
-SONDE_FILES = os.path.join(os.path.dirname(os.path.abspath(__file__)).rsplit("adapters", 1)[0], "")
 MOST_EVENTS = 2000
 logger = logging.getLogger("sonde.capture")
 
@@ -121,26 +118,10 @@ def shielded(function: F) -> F:
 
 def variables_holding(value: object) -> list[str]:
     """The names of the variables of the user's innermost frame that hold ``value``."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((SONDE_FILES, "<")) and is_own(file):
-            return [name for name, held in variables_of(frame) if held is value]
-        frame = frame.f_back
-    return []
+    return [name for name, held in variables_in_own_frame() if held is value]
 
 
-def caller(skip: int = 1) -> Source | None:
-    """The innermost line of the user's own code on the stack."""
-    frame: FrameType | None = sys._getframe(skip)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((SONDE_FILES, "<")) and is_own(file):
-            return source_of(file, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back
-    return None
-
-
-@functools.lru_cache(maxsize=4096)
-def source_of(file: str, line: int, function: str) -> Source:
-    return Source(file, line, function, linecache.getline(file, line).strip())
+def variables_in_own_frame() -> list[tuple[str, Any]]:
+    """The variables of the user's innermost frame."""
+    frame = own_frame(sys._getframe(1))
+    return [] if frame is None else variables_of(frame)

@@ -11,7 +11,7 @@ import torch
 from torch.nn.utils import clip_grad
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.ranks.source_line import calling_line
+from sonde.adapters.torch.calling_line import calling_line
 from sonde.core.patching import wrap
 from sonde.ranks.report import ClipReport
 

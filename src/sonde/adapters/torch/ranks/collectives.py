@@ -12,9 +12,9 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.calling_line import calling_line
 from sonde.adapters.torch.ranks.digests import plain, tensor_digest
 from sonde.adapters.torch.ranks.layout import group_name
-from sonde.adapters.torch.ranks.source_line import calling_line
 from sonde.core.patching import wrap
 from sonde.ranks.report import CollectiveReport, CollectiveResult, RankReport
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 import msgspec
 import torch.distributed as dist
 
+from sonde.adapters.torch.calling_line import line_of
 from sonde.adapters.torch.debugging.training import process_metadata
-from sonde.adapters.torch.ranks.source_line import line_of
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import xxhash
 from torch.utils.data.distributed import DistributedSampler
 
-from sonde.adapters.torch.ranks.source_line import calling_line
+from sonde.adapters.torch.calling_line import calling_line
 from sonde.core.patching import wrap
 from sonde.ranks.report import EpochReport, RankReport
 

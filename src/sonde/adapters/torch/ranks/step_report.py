@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
+from sonde.adapters.torch.calling_line import calling_line
 from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.optimizers import parameters_of
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
@@ -23,7 +24,6 @@ from sonde.adapters.torch.ranks.digests import is_constant, plain, project, tens
 from sonde.adapters.torch.ranks.layout import TensorPlacements, outermost
 from sonde.adapters.torch.ranks.local_gradients import LocalGradient, LocalGradients
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts
-from sonde.adapters.torch.ranks.source_line import calling_line
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
 from sonde.core.patching import wrap

@@ -20,14 +20,20 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             continue
         if shared >= MOST * int(event.numbers["trained"] or 0):
             continue
+        split = evidence.first("data-split")
         yield finding(
             "train-val-overlap",
             "established",
             f"{shared} of the {rows} samples evaluated{at(event.source)} are also trained on",
             step=event.step,
-            where=[event.source],
+            where=[
+                event.source,
+                *(() if split is None else (split.source, split.subject)),
+            ],
             evidence=dict(event.numbers),
-            advice="split the data once, without overlap, before training and evaluation",
+            advice="split the data once, without overlap, before training and evaluation"
+            if split is None
+            else f"remove repeated samples before {split.subject}(){at(split.source)}",
         )
         return
 

@@ -47,5 +47,8 @@ RULE = DiagnosisRule(
     "exploding-gradient",
     judge,
     "A loss that stays finite; norms below 1e4 and below 100 times their median.",
-    explains=("non-finite-loss",),
+    explains=(
+        "non-finite-loss",
+        "non-finite-op",
+    ),
 )

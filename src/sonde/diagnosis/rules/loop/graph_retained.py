@@ -13,16 +13,16 @@ ALIVE = 20
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("graphs-alive")
-    alive = 0 if event is None else int(event.numbers["alive"] or 0)
-    if event is None or alive < ALIVE or alive < 0.5 * evidence.steps:
+    alive = 0 if event is None else int(event.numbers["most"] or 0)
+    if event is None or alive < ALIVE:
         return
     backward = next((each.backward for each in evidence.optimizers if each.backward), None)
     held = evidence.first("loss-held")
     yield finding(
         "graph-retained",
         "established",
-        f"the graphs of {alive} losses are still in memory after {evidence.steps} steps: a tensor "
-        "with its graph is kept in every step",
+        f"the graphs of up to {alive} losses are in memory at the same time: a tensor with its "
+        "graph is kept in every step",
         step=0,
         where=[backward, None if held is None else held.subject],
         evidence={"graphs_alive": alive, "steps": evidence.steps},
@@ -30,6 +30,4 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     )
 
 
-RULE = DiagnosisRule(
-    "graph-retained", judge, "Fewer than 20 graphs, or of fewer than half of the steps."
-)
+RULE = DiagnosisRule("graph-retained", judge, "Fewer than 20 graphs at a time.")

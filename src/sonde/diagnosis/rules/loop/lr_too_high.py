@@ -10,15 +10,20 @@ from sonde.core.finding import Finding
 from sonde.diagnosis.evidence import TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding
 
-SAMPLES = 3
 LARGE = 0.5
+USUAL = 3, 0.3
+"""How many of the steps measured are large at least, and which share of them."""
+DIVERGED = 2, 0.1
+"""The same for a loss that ends far above its start: weights that grow with it make later steps
+small beside them."""
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for optimizer in evidence.optimizers:
         ratios = relative_updates(evidence, optimizer.name)
         large = [(step, ratio) for step, ratio in ratios if ratio > LARGE]
-        if len(large) < SAMPLES or len(large) < 0.3 * len(ratios) or not fails(evidence):
+        samples, share = DIVERGED if diverges(evidence) else USUAL
+        if len(large) < samples or len(large) < share * len(ratios) or not fails(evidence):
             continue
         rate = max(optimizer.rates, default=0.0)
         worst = max(ratio for _, ratio in large)
@@ -68,10 +73,16 @@ def fails(evidence: TrainingEvidence) -> bool:
     losses = evidence.losses
     if len(losses) < 8:
         return any(not math.isfinite(loss) for loss in losses)
-    if evidence.first_bad_loss is not None:
-        return True
-    start, end = losses[0], median(losses[-max(4, len(losses) // 4) :])
-    return end > 0.98 * start
+    return evidence.first_bad_loss is not None or _last(losses) > 0.98 * losses[0]
+
+
+def diverges(evidence: TrainingEvidence) -> bool:
+    """Whether the loss ends far above its start."""
+    return len(evidence.losses) >= 8 and _last(evidence.losses) > 10 * abs(evidence.losses[0]) > 0
+
+
+def _last(losses: list[float]) -> float:
+    return median(losses[-max(4, len(losses) // 4) :])
 
 
 RULE = DiagnosisRule(
@@ -79,5 +90,5 @@ RULE = DiagnosisRule(
     judge,
     "A loss that falls; weights that start at zero; fewer than 3 such steps; a GAN's losses, which "
     "do not rise with steps of usual size.",
-    explains=("exploding-gradient", "non-finite-loss", "dead-relu"),
+    explains=("exploding-gradient", "non-finite-loss", "non-finite-op", "dead-relu"),
 )

@@ -32,5 +32,5 @@ RULE = DiagnosisRule(
     judge,
     "An optimizer with a closure (LBFGS); gradients set to None or zero by hand; accumulation over "
     "several backward passes of one step; a GAN that clears before its next own backward pass.",
-    explains=("lr-too-high", "exploding-gradient", "non-finite-loss"),
+    explains=("lr-too-high", "exploding-gradient", "non-finite-loss", "non-finite-op"),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.evidence import EvidenceEvent, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding
-from sonde.diagnosis.rules.loop.lr_too_high import relative_updates
+from sonde.diagnosis.rules.loop.lr_too_high import fails, relative_updates
 
 LARGE = 0.05
 SAMPLES = 2
@@ -18,6 +18,8 @@ SCALE_FREE = ("Adam", "NAdam", "RAdam", "RMS", "Adagrad", "Adafactor", "Lion", "
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     summed = evidence.first("loss-summed")
     if summed is None or summed.count < 3:
+        summed = _summed_by_hand(evidence) if fails(evidence) else None
+    if summed is None:
         return
     samples = int(summed.numbers.get("samples") or 0)
     for optimizer in evidence.optimizers:
@@ -42,10 +44,27 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         return
 
 
+def _summed_by_hand(evidence: TrainingEvidence) -> EvidenceEvent | None:
+    """The ``sum()`` over a batch that is the loss or a term of it, as an event."""
+    for graph in evidence.graphs[:1]:
+        waiting = [0]
+        for index in waiting:
+            node = graph.nodes[index]
+            if node.name in ("Add", "Neg"):
+                waiting += node.inputs
+            elif node.name == "Sum" and node.shape == () and node.inputs:
+                shape = graph.nodes[node.inputs[0]].shape or ()
+                if shape:
+                    return EvidenceEvent(
+                        "loss-summed", graph.step, node.source, "sum", {"samples": shape[0]}
+                    )
+    return None
+
+
 RULE = DiagnosisRule(
     "sum-reduction-lr",
     judge,
     "Optimizers whose steps do not depend on the scale of the loss (Adam); steps of usual size; "
-    "sums over fewer than 8 samples.",
-    explains=("lr-too-high", "exploding-gradient", "dead-relu", "non-finite-loss"),
+    "sums over fewer than 8 samples; a sum() that the program wrote itself, while the loss falls.",
+    explains=("lr-too-high", "exploding-gradient", "dead-relu", "non-finite-loss", "non-finite-op"),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.evidence import ParameterEvidence, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, finding, op_of
 
 RATIO = 1e-6
@@ -31,7 +31,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         if len(chain) < LAYERS:
             continue
         chain.sort(key=lambda each: each.position)
-        first, last = chain[0], chain[-1]
+        first, last = chain[0], _strongest(evidence, chain)
         ratios = [
             (left.gradient or 0.0) / right.gradient
             for left, right in zip(first.samples, last.samples, strict=False)
@@ -58,6 +58,21 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             "normalisation, or an initialisation that fits the activation",
         )
         return
+
+
+def _strongest(evidence: TrainingEvidence, chain: list[ParameterEvidence]) -> ParameterEvidence:
+    """The last matrix, or the bias behind it if that has a larger gradient: where the signal
+    vanishes on its way forward, the gradient of the last matrix, a product with it, does too."""
+    last = chain[-1]
+    later = [
+        each
+        for each in evidence.parameters
+        if each.optimizer == last.optimizer
+        and each.position >= last.position
+        and each.reached
+        and len(each.samples) >= SAMPLES
+    ]
+    return max([last, *later], key=lambda each: each.samples[0].gradient or 0.0)
 
 
 def _squashing(evidence: TrainingEvidence) -> list[Source | str | None]:

@@ -49,7 +49,7 @@ RULE = DiagnosisRule(
     "Masks that are combined before they are applied; a mask that is multiplied after softmax "
     "without a second one. Sums of masks that leave the loss finite are a hypothesis.",
     explains=(
-        *("fully-masked-attention-row", "non-finite-loss", "exploding-gradient"),
+        *("fully-masked-attention-row", "non-finite-loss", "non-finite-op", "exploding-gradient"),
         *("lr-too-high", "future-leak"),
     ),
 )

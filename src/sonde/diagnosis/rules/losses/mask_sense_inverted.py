@@ -31,5 +31,11 @@ RULE = DiagnosisRule(
     judge,
     "Inputs without padding, or whose padding is unknown (no padding_idx, and no value that only "
     "fills the ends of rows); masks that show any token.",
-    explains=("fully-masked-attention-row", "non-finite-loss", "lr-too-low", "labels-misaligned"),
+    explains=(
+        "fully-masked-attention-row",
+        "non-finite-loss",
+        "non-finite-op",
+        "lr-too-low",
+        "labels-misaligned",
+    ),
 )

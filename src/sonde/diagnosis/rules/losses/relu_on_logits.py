@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.evidence import GraphNode, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
 from sonde.diagnosis.rules.losses.double_softmax import through_views
 
@@ -16,7 +16,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
         for index, node in enumerate(graph.nodes):
             below = through_views(graph, index) if node.name in LOSSES else None
-            if below is None or graph.nodes[below].name not in ("Relu", "Relu6"):
+            if below is None or not _cuts_negatives(graph.nodes[below]):
                 continue
             relu = graph.nodes[below]
             names = graph.parameters_below(below, 2)
@@ -31,6 +31,12 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
                 advice=f"remove the ReLU after the last layer{at(relu.source)}",
             )
             return
+
+
+def _cuts_negatives(node: GraphNode) -> bool:
+    """Whether it is a ReLU, or ``clamp(min=0)``."""
+    is_clamp = node.name in ("Clamp", "ClampMin") and node.saved.get("min") == 0
+    return node.name in ("Relu", "Relu6") or (is_clamp and "max" not in node.saved)
 
 
 RULE = DiagnosisRule(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.evidence import EvidenceEvent, LossGraph, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding
 
 STRIKES = 5
+FELL = 0.9
+ENOUGH = 30
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
@@ -20,7 +23,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         if event.count < STRIKES or strikes < STRIKES or event.last_step < evidence.steps - 20:
             continue
         names = [name for name in event.subject.split() if name != "input"]
-        if not names or _starts_at_zero(evidence, names):
+        if not names or _starts_at_zero(evidence, names) or _is_met_margin(evidence, event):
             continue
         dead.update(dict.fromkeys(names))
         modules = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
@@ -42,10 +45,49 @@ def _starts_at_zero(evidence: TrainingEvidence, names: list[str]) -> bool:
     return any(each.name in names and each.is_zero_at_start for each in evidence.parameters)
 
 
+def _is_met_margin(evidence: TrainingEvidence, event: EvidenceEvent) -> bool:
+    """Whether the ReLU is a term of the loss, as in a hinge, with no layer behind it, and the loss
+    falls or is too short to tell: zero may be what it is trained for."""
+    losses = evidence.losses
+    falls = losses and median(losses[-max(4, len(losses) // 4) :]) < FELL * losses[0]
+    if len(losses) >= ENOUGH and not falls:
+        return False
+    found = [
+        (graph, index)
+        for graph in evidence.graphs
+        for index, node in enumerate(graph.nodes)
+        if node.name == "Relu" and node.source == event.source
+    ]
+    return bool(found) and not any(_has_layer_above(graph, index) for graph, index in found)
+
+
+def _has_layer_above(graph: LossGraph, start: int) -> bool:
+    """Whether a parameter is combined with what was computed from ``start``."""
+    above = {start}
+    while True:
+        grown = {
+            index for index, node in enumerate(graph.nodes) if not above.isdisjoint(node.inputs)
+        } - above
+        if not grown:
+            return False
+        above |= grown
+        for index in grown:
+            beside = [each for each in graph.nodes[index].inputs if each not in above]
+            if any(_is_weight(graph, each) for each in beside):
+                return True
+
+
+def _is_weight(graph: LossGraph, index: int) -> bool:
+    """Whether the node is a parameter, or a view of one such as its transpose."""
+    nodes = [index, *graph.nodes[index].inputs[:1]]
+    return any(graph.nodes[each].parameter is not None for each in nodes)
+
+
 RULE = DiagnosisRule(
     "dead-relu",
     judge,
     "A layer with any unit alive in the last steps; a layer that did not run; fewer than 5 steps; "
-    "weights that are zero (zero-init says so).",
+    "weights that are zero (zero-init says so); a margin in the loss that is met while the loss "
+    "falls, or in fewer than 30 steps.",
     explains=("lr-too-low", "vanishing-gradient", "labels-misaligned"),
 )

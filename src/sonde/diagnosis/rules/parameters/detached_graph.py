@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import ParameterEvidence, TrainingEvidence
+from sonde.diagnosis.evidence import EvidenceEvent, ParameterEvidence, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding, outermost
 
 WALKS = 3
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
+    leaf = evidence.first("loss-without-graph")
+    if leaf is not None and leaf.count >= WALKS:
+        yield _without_graph(leaf)
+        return
     cut = [
         each
         for each in evidence.parameters
@@ -45,6 +49,24 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         if detached
         else "look for .data, torch.no_grad(), .numpy() or a new tensor between these modules and "
         "the loss; if their output is not meant for the loss, leave them out of the optimizer",
+    )
+
+
+def _without_graph(event: EvidenceEvent) -> Finding:
+    """A loss that was made to require a gradient after it had lost its graph."""
+    name = event.subject or "the loss"
+    return finding(
+        "detached-graph",
+        "established",
+        f"backward(){at(event.source)} starts at {name}, which no op computed with gradients: no "
+        "parameter gets one",
+        step=event.step,
+        where=[event.source, event.subject],
+        evidence={"parameters_reached": 0, "backward_passes": event.count},
+        advice=f"compute {name} from the output of the network with ops that have a derivative: "
+        "argmax, round, item(), numpy(), torch.tensor() and no_grad() have none, and "
+        "requires_grad_() only hides the error about it",
+        detail="loss-without-graph",
     )
 
 

@@ -34,5 +34,5 @@ RULE = DiagnosisRule(
     "frozen-parameters",
     judge,
     "An optimizer with at least one parameter that is not frozen: a part frozen on purpose.",
-    explains=("unused-parameters", "lr-too-low", "zero-init"),
+    explains=("unused-parameters", "lr-too-low", "zero-init", "detached-graph"),
 )

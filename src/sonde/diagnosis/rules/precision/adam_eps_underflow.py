@@ -38,5 +38,5 @@ RULE = DiagnosisRule(
     "adam-eps-underflow",
     judge,
     "float32 and bfloat16 weights; an eps of at least 2**-25.",
-    explains=("non-finite-loss", "exploding-gradient", "lr-too-high"),
+    explains=("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
 )

@@ -33,5 +33,5 @@ RULE = DiagnosisRule(
     "empty-reduction",
     judge,
     "A loss that stays finite.",
-    explains=("non-finite-loss", "exploding-gradient", "lr-too-high"),
+    explains=("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
 )

@@ -31,5 +31,5 @@ RULE = DiagnosisRule(
     "half-overflow-dropout",
     judge,
     "Values that stay below the limit after the scaling; bfloat16 and float32.",
-    explains=("non-finite-loss", "exploding-gradient", "lr-too-high"),
+    explains=("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
 )

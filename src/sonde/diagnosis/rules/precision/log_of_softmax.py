@@ -47,5 +47,11 @@ RULE = DiagnosisRule(
     "log-of-softmax",
     judge,
     "A loss that stays finite: then it is only a hypothesis.",
-    explains=("non-finite-loss", "exploding-gradient", "lr-too-high", "sqrt-at-zero"),
+    explains=(
+        "non-finite-loss",
+        "non-finite-op",
+        "exploding-gradient",
+        "lr-too-high",
+        "sqrt-at-zero",
+    ),
 )

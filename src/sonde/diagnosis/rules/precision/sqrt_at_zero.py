@@ -35,5 +35,5 @@ RULE = DiagnosisRule(
     "sqrt-at-zero",
     judge,
     "Gradients that stay finite; norms, whose derivative at zero torch defines as zero.",
-    explains=("non-finite-loss", "exploding-gradient", "lr-too-high"),
+    explains=("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
 )

@@ -30,5 +30,5 @@ RULE = DiagnosisRule(
     "std-of-one-sample",
     judge,
     "A loss that stays finite; inputs that are NaN already.",
-    explains=("non-finite-loss", "exploding-gradient", "lr-too-high"),
+    explains=("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
 )

@@ -36,6 +36,7 @@ RULE = DiagnosisRule(
     explains=(
         "sqrt-at-zero",
         "non-finite-loss",
+        "non-finite-op",
         "exploding-gradient",
         "lr-too-high",
         "log-of-softmax",

@@ -8,6 +8,8 @@ from sonde.core.finding import Finding
 from sonde.diagnosis.evidence import TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding
 
+STRIKES = 3
+
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in evidence.named("state-of-itself"):
@@ -22,11 +24,24 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             advice="make the target network a copy: target = copy.deepcopy(online)",
         )
         return
+    written = evidence.first("target-is-itself")
+    if written is not None and written.count >= STRIKES:
+        target, other = written.subject.split()[:2]
+        yield finding(
+            "aliased-target-network",
+            "established",
+            f"{target} and {other} are the same network: the program's own update of {target} "
+            f"between the steps changes {other}, and the target is never behind it",
+            step=written.step,
+            where=[target, other, written.source],
+            evidence={"updates": written.count, "steps": evidence.steps},
+            advice=f"make {target} a copy: copy.deepcopy({other})",
+        )
 
 
 RULE = DiagnosisRule(
     "aliased-target-network",
     judge,
     "A copy that shares no memory with the network; a state kept for some steps, which "
-    "aliased-best-state reports.",
+    "aliased-best-state reports; one network under two names that only the optimizer changes.",
 )

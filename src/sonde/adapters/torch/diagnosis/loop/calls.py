@@ -14,12 +14,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from sonde.adapters.torch.diagnosis.recorder import (
-    EvidenceRecorder,
-    caller,
-    shielded,
-    variables_holding,
-)
+from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, variables_holding
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnosis.evidence import Number, OptimizerEvidence
@@ -160,6 +156,9 @@ class TrainingCalls:
             state.seen.backward = source
             if not state.is_cleared and not _has_gradient(optimizer):
                 state.is_cleared = True
+        if roots and all(each.is_leaf and each.requires_grad for each in roots):
+            held = " ".join(variables_holding(roots[0])[:1])
+            self.recorder.event("loss-without-graph", source, held)
         if not self.recorder.step and roots:
             for name in variables_holding(roots[0])[:1]:
                 self.recorder.event("loss-held", source, name)

@@ -11,13 +11,9 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls
-from sonde.adapters.torch.diagnosis.recorder import (
-    EvidenceRecorder,
-    caller,
-    shielded,
-    variables_holding,
-)
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, variables_holding
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnosis.evidence import SchedulerEvidence

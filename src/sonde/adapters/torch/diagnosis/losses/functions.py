@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.modules import DROPPING, ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 
@@ -173,7 +174,11 @@ class FunctionCalls:
         inner = current[-1] if current else None
         if inner is not None and not inner.training and not isinstance(inner, DROPPING):
             self.recorder.event(
-                "dropout-in-eval", caller(), self.modules.name(inner), p=p, function=function
+                "dropout-in-eval",
+                caller(),
+                self.modules.name(inner),
+                p=p,
+                function=function,
             )
         if input.dtype == torch.float16 and input.numel():
             largest = float(input.abs().max())

@@ -2,9 +2,9 @@
 
 Every walk looks at the nodes whose gradient may not be finite; in some of the first steps the graph
 is kept, with the source line of each node. Autograd records those lines while its anomaly mode is
-on, without its check for NaN. That costs a tenth of a step, so it is on in the first two steps, and
-after that only in steps whose graph is kept, if a graph of another form has been seen: graphs of
-one form, the same nodes in the same order, have the same lines.
+on, without its check for NaN. That costs a tenth of a step, so it is on in the first step, and
+later only in steps whose graph is kept, if a graph of another form has been seen: graphs of one
+form, the same nodes in the same order, have the same lines.
 """
 
 from __future__ import annotations
@@ -18,20 +18,15 @@ from typing import Any
 
 import torch
 
+from sonde.adapters.torch.calling_line import is_program, source_of
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
-from sonde.adapters.torch.diagnosis.recorder import (
-    SONDE_FILES,
-    EvidenceRecorder,
-    shielded,
-    source_of,
-)
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
-from sonde.core.own_code import is_own
 from sonde.diagnosis.evidence import GraphNode, LossGraph, Number
 
 KEPT = (0, 1, 2, 5, 10, 20, 30)
-ALWAYS_TRACED = 2
 MOST_FORMS = 64
+MOST_GRAPHS = 4
 EVERY = 100
 MOST_NODES = 4000
 _LINE = re.compile(r'File "(.+)", line (\d+), in (\S+)')
@@ -44,6 +39,8 @@ _NUMBERS = (
     "p",
     "exponent",
     "other",
+    "min",
+    "max",
 )
 _SINGULAR = (
     *("Sqrt", "Rsqrt", "Log", "Log1P", "Log2", "Log10", "Pow", "Div", "Reciprocal"),
@@ -76,7 +73,7 @@ class LossGraphs:
         """Let autograd record lines in the first steps, and where a graph is kept whose lines are
         not known."""
         step = self.recorder.step
-        wanted = step < ALWAYS_TRACED or (self._has_unknown and is_kept(step))
+        wanted = not step or (self._has_unknown and is_kept(step))
         self._trace(wanted and not self.recorder.uses_compiler)
 
     def _trace(self, wanted: bool) -> None:
@@ -108,7 +105,7 @@ class LossGraphs:
             waiting += [each for each, _ in node.next_functions if each is not None]
         self._size = len(order)
         names = [short_name(node) for node in order]
-        lines = self._lines_of(names, order)
+        lines = self.lines_of(names, order)
         for name, node, line in zip(names, order, lines, strict=True):
             if name in _SINGULAR:
                 for inspect in self.inspectors:
@@ -121,10 +118,10 @@ class LossGraphs:
                 if name == "AccumulateGrad"
             ]
             self.parameters.reached([each for each in leaves if isinstance(each, torch.Tensor)])
-            if len(order) <= MOST_NODES:
+            if len(order) <= MOST_NODES and len(self.recorder.evidence.graphs) < MOST_GRAPHS:
                 self.keep(order, index, lines)
 
-    def _lines_of(self, names: list[str], order: list[Any]) -> list[Source | None]:
+    def lines_of(self, names: list[str], order: list[Any]) -> list[Source | None]:
         """The line of each node: as recorded now or in an earlier graph of the same form; else that
         of the node of the same name and number in the last graph that was recorded."""
         form = hash(tuple(names))
@@ -132,7 +129,7 @@ class LossGraphs:
         if known is not None:
             return known
         numbered = _numbered(names)
-        if not self._is_tracing:
+        if not self._is_tracing or not torch.is_anomaly_enabled():  # A trainer switched it off.
             self._has_unknown = True
             return [self.sources.get(each) for each in numbered]
         lines = [line_of(node) for node in order]
@@ -156,7 +153,6 @@ class LossGraphs:
             inputs = tuple(index[each] for each, _ in node.next_functions if each in index)
             nodes.append(GraphNode(name, inputs, shape, dtype, saved_of(node), line, parameter))
         self.recorder.evidence.graphs.append(LossGraph(self.recorder.step, tuple(nodes)))
-        del self.recorder.evidence.graphs[8:]
 
 
 def is_kept(step: int) -> bool:
@@ -213,6 +209,6 @@ def line_of(node: Any) -> Source | None:
         if match is None:
             continue
         file = match[1]
-        if not file.startswith((SONDE_FILES, "<")) and is_own(file):
+        if is_program(file):
             return source_of(file, int(match[2]), match[3])
     return None

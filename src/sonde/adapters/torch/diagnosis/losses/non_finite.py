@@ -36,6 +36,7 @@ class NonFiniteNodes:
     found: list[tuple[str, Any, Source | None]] = field(default_factory=list)
     has_cause: bool = False
     tokens: list[weakref.ref[_Token]] = field(default_factory=list)
+    _most_alive: int = 0
 
     @shielded
     def begin(self, roots: list[torch.Tensor]) -> None:
@@ -126,7 +127,10 @@ class NonFiniteNodes:
             return
         made = len(self.tokens)
         self.tokens = [token for token in self.tokens if token() is not None]
-        self.recorder.measure("graphs-alive", None, "", alive=len(self.tokens), seen=made)
+        self._most_alive = max(self._most_alive, len(self.tokens))
+        self.recorder.measure(
+            "graphs-alive", None, "", alive=len(self.tokens), most=self._most_alive, seen=made
+        )
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

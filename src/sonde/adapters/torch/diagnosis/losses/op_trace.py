@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.probes.attention import (
     FUSED,
     SOFTMAX,
@@ -15,7 +16,6 @@ from sonde.adapters.torch.diagnosis.probes.attention import (
     Attention,
     attention_of,
 )
-from sonde.adapters.torch.diagnosis.recorder import caller
 from sonde.core.graph import Source
 from sonde.diagnosis.evidence import Number
 

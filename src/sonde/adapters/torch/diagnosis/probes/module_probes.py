@@ -85,7 +85,7 @@ class Probes:
         if self._is_independent(call, first):
             return
         second = self._run(call, call.args, call.kwargs)
-        if second is None or not torch.equal(first.output, second.output):
+        if second is None or not _is_repeated(first.output, second.output):
             return
         self._change_sample(call, first)
         self._change_last_token(call, first)
@@ -214,6 +214,13 @@ class Probes:
             )
         else:
             self.recorder.event("is-causal", call.source)
+
+
+def _is_repeated(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two runs agree up to rounding: a run that is traced may take another kernel."""
+    if first.shape != second.shape:
+        return False
+    return float((first - second).abs().max()) <= 1e-6 * (float(first.abs().max()) or 1.0)
 
 
 def with_few_samples(call: RootCall) -> RootCall:

@@ -37,7 +37,8 @@ def put_back(root: nn.Module) -> Iterator[None]:
     """Run the block in eval mode, without gradients and output, and restore everything after it."""
     modules = list(root.modules())
     flags = [each.training for each in modules]
-    buffers = [(each, each.clone()) for each in root.buffers()]
+    buffers = [(each._buffers, dict(each._buffers)) for each in modules]
+    _lend_copies(buffers)
     plain = [_attributes(each) for each in modules]
     filled = [
         (value, list(value.items()) if isinstance(value, dict) else list(value))
@@ -49,6 +50,8 @@ def put_back(root: nn.Module) -> Iterator[None]:
     has_cuda = torch.cuda.is_available()
     cuda = torch.cuda.get_rng_state_all() if has_cuda else None
     silent = io.StringIO()
+    is_fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # Training takes the other path.
     for each in modules:
         each.training = False
     try:
@@ -59,11 +62,13 @@ def put_back(root: nn.Module) -> Iterator[None]:
         ):
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(is_fast)
         for each, flag, kept in zip(modules, flags, plain, strict=True):
             vars(each).update(kept)
             each.training = flag
-        for buffer, value in buffers:
-            buffer.copy_(value)
+        for held, before in buffers:
+            held.clear()
+            held.update(before)
         for container, items in filled:
             container.clear()
             container.extend(items) if hasattr(container, "extend") else container.update(items)
@@ -72,6 +77,18 @@ def put_back(root: nn.Module) -> Iterator[None]:
         torch.set_rng_state(states[2])
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
+
+
+def _lend_copies(
+    buffers: list[tuple[dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]],
+) -> None:
+    """Put copies in the place of buffers. A write to a buffer itself, even one that puts its value
+    back, would end a backward pass that needs it: autograd compares versions."""
+    copies: dict[int, torch.Tensor] = {}
+    for held, before in buffers:
+        for name, buffer in before.items():
+            if buffer is not None:
+                held[name] = copies.setdefault(id(buffer), buffer.clone())
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnosis.evidence import EvidenceEvent

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from sonde.adapters.torch.calling_line import caller, source_of
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import DROPPING, NORMALISING, ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded, source_of
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.adapters.torch.diagnosis.states.freezing import (
     frozen_by_name,
     frozen_by_train,

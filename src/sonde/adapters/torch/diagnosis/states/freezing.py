@@ -13,9 +13,8 @@ from types import CodeType
 
 from torch import nn
 
+from sonde.adapters.torch.calling_line import is_program
 from sonde.adapters.torch.diagnosis.probes.restoring import put_back
-from sonde.adapters.torch.diagnosis.recorder import SONDE_FILES
-from sonde.core.own_code import is_own
 
 MOST_ELEMENTS = 1 << 24
 _DECLARES = re.compile(r"(^|_)(frozen|freeze)(_|$)")
@@ -24,9 +23,7 @@ _DECLARES = re.compile(r"(^|_)(frozen|freeze)(_|$)")
 def own_train(module: nn.Module) -> CodeType | None:
     """The code of the ``train`` that the program's own class of ``module`` defines."""
     code: CodeType | None = getattr(getattr(type(module), "train", None), "__code__", None)
-    if code is None or code.co_filename.startswith(SONDE_FILES):
-        return None
-    return code if is_own(code.co_filename) else None
+    return code if code is not None and is_program(code.co_filename) else None
 
 
 def frozen_by_train(module: nn.Module) -> list[str]:

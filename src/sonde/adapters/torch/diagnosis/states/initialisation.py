@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, caller, shielded
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.adapters.torch.diagnosis.states.kept_states import States
 from sonde.core.patching import wrap
 

@@ -13,14 +13,10 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import (
-    EvidenceRecorder,
-    caller,
-    shielded,
-    variables_holding,
-)
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, variables_holding
 from sonde.core.files.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.graph import Source
 from sonde.core.patching import wrap

@@ -6,25 +6,22 @@ A tie is broken if a parameter of the same shape takes the place of the shared o
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, NamedTuple
 
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.recorder import (
-    SONDE_FILES,
     EvidenceRecorder,
-    caller,
     shielded,
+    variables_in_own_frame,
 )
 from sonde.core.graph import Source
-from sonde.core.own_code import is_own
 from sonde.core.patching import wrap
 
 _Slot = tuple[weakref.ref[nn.Module], str, Source | None]
@@ -123,11 +120,5 @@ def _holds(module: nn.Module | None, name: str, parameter: Any) -> bool:
 
 def _modules_of_caller() -> list[nn.Module]:
     """The modules in the variables of the nearest frame of the program's own code."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((SONDE_FILES, "<")) and is_own(file):
-            break
-        frame = frame.f_back
-    values = [] if frame is None else list(frame.f_locals.values())
+    values = [value for _, value in variables_in_own_frame()]
     return [each for each in values if isinstance(each, nn.Module)][:8]

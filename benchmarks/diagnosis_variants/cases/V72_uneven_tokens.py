@@ -1,0 +1,26 @@
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+ACCUMULATE = 4
+emb, rnn, out = nn.Embedding(40, 24), nn.LSTM(24, 24, batch_first=True), nn.Linear(24, 40)
+model = nn.ModuleList([emb, rnn, out])
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+
+
+def micro_batch(length):
+    ids = (torch.randint(1, 40, (8, 1)) + torch.arange(31)) % 39 + 1
+    ids[:, length:] = 0
+    return ids
+
+
+for step in range(40):
+    optimizer.zero_grad()
+    for length in (30, 4, 12, 7):
+        ids = micro_batch(length)
+        logits = out(rnn(emb(ids[:, :-1]))[0])
+        loss = F.cross_entropy(logits.reshape(-1, 40), ids[:, 1:].reshape(-1), ignore_index=0)
+        (loss / ACCUMULATE).backward()
+    optimizer.step()
+print(loss.item())

@@ -1,0 +1,188 @@
+"""Finds the op that made a loss NaN or infinite, and why, when that happens for the first time.
+
+The last call of the root module is run again, each op observed: the batch and the weights are still
+those of the loss. NaN and infinities are followed from the op that made them of finite inputs to
+the output, so that those that an op after it removes (a mask before softmax) do not count. Where
+the output is finite, the loss function made them: there autograd has the inputs of some ops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs, short_name
+from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
+from sonde.adapters.torch.diagnosis.probes.restoring import can_probe, put_back
+from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.core.finding import Finding
+from sonde.core.graph import Source
+from sonde.watch.explanations import OpFacts, TensorFacts, explain
+
+MOST_NODES = 20_000
+_SAVED = {
+    "Log": ("self",),
+    "Log2": ("self",),
+    "Log10": ("self",),
+    "Log1P": ("self",),
+    "Acos": ("self",),
+    "Asin": ("self",),
+    "Atanh": ("self",),
+    "Acosh": ("self",),
+    "Div": ("self", "other"),
+}
+"""Nodes whose inputs autograd keeps."""
+
+
+@dataclass(slots=True, eq=False)
+class OpExplanations:
+    """Explains the first loss that is not finite, as an event ``op-not-finite``."""
+
+    recorder: EvidenceRecorder
+    modules: ModuleCalls
+    graphs: LossGraphs
+    _is_done: bool = False
+
+    @shielded
+    def backward_begins(self, roots: list[torch.Tensor]) -> None:
+        if self._is_done or math.isfinite(self.recorder.loss):
+            return
+        self._is_done = True
+        call = self.modules.last
+        if call is not None and any(not _is_finite(each) for each in call.module.parameters()):
+            return  # An earlier gradient has done it.
+        found = None if call is None or self.recorder.uses_compiler else self._run_again(call)
+        if found is None:
+            found = self._in_graph(roots)
+        if found is not None:
+            op, source, cause = found
+            self.recorder.event(
+                "op-not-finite",
+                source,
+                op,
+                text=cause.message,
+                cause=cause.detail,
+                status=cause.status,
+                advice=cause.advice,
+            )
+
+    def _run_again(self, call: RootCall) -> tuple[str, Source | None, Finding] | None:
+        if not can_probe(call.module):
+            return None
+        flags = [(each, each.training) for each in call.module.modules()]
+        trace = NonFiniteTrace()
+        self.recorder.is_probing = True
+        try:
+            with put_back(call.module):
+                for module, flag in flags:
+                    module.training = flag
+                with trace:
+                    output = call.module(*call.args, **call.kwargs)
+        except Exception:  # The module is the program's: it may refuse a second call.
+            return None
+        finally:
+            self.recorder.is_probing = False
+        return trace.origin_of(tensors_in(output))
+
+    def _in_graph(self, roots: list[torch.Tensor]) -> tuple[str, Source | None, Finding] | None:
+        """The op nearest to the parameters that explains itself by what autograd kept."""
+        order: list[Any] = []
+        seen: set[Any] = set()
+        waiting: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+        while waiting and len(order) < MOST_NODES:
+            node = waiting.pop()
+            if node not in seen:
+                seen.add(node)
+                order.append(node)
+                waiting += [each for each, _ in node.next_functions if each is not None]
+        lines = self.graphs.lines_of([short_name(node) for node in order], order)
+        for node, line in zip(reversed(order), reversed(lines), strict=True):
+            cause = _explained(node)
+            if cause is not None:
+                return short_name(node).lower(), line, cause
+        return None
+
+
+class NonFiniteTrace(private.TorchDispatchMode):  # type: ignore[misc]
+    """Notes each op that makes NaN or Inf of finite inputs, and what its results become."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._origins: dict[int, tuple[str, Source | None, OpFacts]] = {}
+        self._kept: list[torch.Tensor] = []  # An id is that of one tensor as long as it lives.
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        with contextlib.suppress(RuntimeError, TypeError, ValueError):  # Unusual kinds of tensor.
+            self._note(func, args, kwargs or {}, result)
+        return result
+
+    def _note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        outputs = [each for each in tensors_in(result) if not _is_finite(each)]
+        if not outputs:
+            return
+        inputs = tensors_in((args, kwargs))
+        known = next(
+            (self._origins[id(each)] for each in inputs if id(each) in self._origins), None
+        )
+        if known is None and all(_is_finite(each) for each in inputs):
+            name = str(func.__name__).partition(".")[0]
+            known = name, caller(), _facts(name, func, args, kwargs, outputs)
+        if known is not None:
+            self._origins |= {id(each): known for each in outputs}
+            self._kept += outputs
+
+    def origin_of(self, tensors: list[torch.Tensor]) -> tuple[str, Source | None, Finding] | None:
+        """The op that the non-finite values of ``tensors`` come from, if it can be explained."""
+        for each in tensors:
+            known = self._origins.get(id(each))
+            cause = None if known is None else explain(known[2])
+            if known is not None and cause is not None:
+                return known[0], known[1], cause
+        return None
+
+
+def _facts(name: str, func: Any, args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> OpFacts:
+    names = [each.name for each in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    inputs = [
+        _tensor_facts(slot, value)
+        for slot, value in enumerate(given.values())
+        if isinstance(value, torch.Tensor)
+    ]
+    plain = {key: str(value) for key, value in given.items() if not isinstance(value, torch.Tensor)}
+    return OpFacts(name, inputs, [_tensor_facts(0, outputs[0])], plain)
+
+
+def _tensor_facts(slot: int, tensor: torch.Tensor) -> TensorFacts:
+    copy = tensor.detach().clone()  # The program may change it before it is read.
+    values = copy.float() if copy.dtype in (torch.float16, torch.bfloat16) else copy
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorFacts(slot, dtype, tuple(tensor.shape), lambda: values.cpu().numpy())
+
+
+def _explained(node: Any) -> Finding | None:
+    """Why the op of ``node`` is not finite, by what autograd kept of it."""
+    name = short_name(node)
+    saved = [getattr(node, f"_saved_{key}", None) for key in _SAVED.get(name, ())]
+    tensors = [each for each in saved if isinstance(each, torch.Tensor)]
+    if not tensors or len(tensors) < len(saved) or not all(_is_finite(each) for each in tensors):
+        return None
+    op = name.lower()
+    result = getattr(torch, op)(*tensors)
+    if _is_finite(result):
+        return None
+    inputs = [_tensor_facts(slot, each) for slot, each in enumerate(tensors)]
+    return explain(OpFacts(op, inputs, [_tensor_facts(0, result)]))
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    return bool(torch.isfinite(tensor.detach()).all())
