@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
@@ -12,6 +13,7 @@ import click
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.ranks.options import DEFAULT_EVERY, DEFAULT_HANG_SECONDS, RankOptions
+from sonde.ranks.placement_file import read_placements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +34,12 @@ def rank_command_options(command: F) -> F:
                 metavar="K",
                 help="With --check-ranks: compare weights and gradients in every K-th step. "
                 f"Default: {DEFAULT_EVERY}.",
+            ),
+            click.option(
+                "--placements",
+                metavar="FILE",
+                help="With --check-ranks: a YAML file that says which tensors are replicated or "
+                "sharded over which ranks, where DDP and DTensor do not (docs/ranks.md).",
             ),
             click.option(
                 "--ranks-json",
@@ -63,6 +71,7 @@ class RankWords:
 
     check_ranks: bool
     ranks_every: int | None
+    placements: str | None
     ranks_json: str | None
     hang_after: float | None
     on_hang: Literal["continue", "stop"] | None
@@ -71,6 +80,7 @@ class RankWords:
         """The checks that are asked for; UsageError for an option that needs ``--check-ranks``."""
         given = {
             "--ranks-every": self.ranks_every,
+            "--placements": self.placements,
             "--ranks-json": self.ranks_json,
             "--hang-after": self.hang_after,
             "--on-hang": self.on_hang,
@@ -85,6 +95,7 @@ class RankWords:
             hang_seconds=DEFAULT_HANG_SECONDS if self.hang_after is None else self.hang_after,
             on_hang=self.on_hang or "continue",
             findings_file=self.ranks_json or "",
+            placements=None if self.placements is None else read_placements(Path(self.placements)),
         )
 
 

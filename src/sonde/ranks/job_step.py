@@ -9,6 +9,7 @@ from typing import TypeVar
 from sonde.ranks.report import (
     GroupRole,
     PlacementKind,
+    RankActivation,
     RankDescription,
     RankGradient,
     RankTensor,
@@ -122,6 +123,19 @@ def gradients_by_name(step: JobStep) -> dict[str, dict[int, RankGradient]]:
         for gradient in report.gradients:
             found.setdefault(gradient.name, {})[rank] = gradient
     return found
+
+
+def activations_by_name(
+    step: JobStep, group: tuple[int, ...]
+) -> dict[str, dict[int, RankActivation]]:
+    """The activations that all ranks of ``group`` have, in the order of the first: by name, then by
+    rank."""
+    known = {rank: {each.name: each for each in step.reports[rank].activations} for rank in group}
+    return {
+        name: {rank: known[rank][name] for rank in group}
+        for name in known[group[0]]
+        if all(name in each for each in known.values())
+    }
 
 
 def split(

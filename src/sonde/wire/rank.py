@@ -131,7 +131,7 @@ class OpStatistics(Tagged, frozen=True, tag="op_statistics"):
     rows: bytes
 
 
-class Progress(Tagged, frozen=True, tag="progress"):
+class FirstStepProgress(Tagged, frozen=True, tag="progress"):
     """``ops`` ops of step ``step`` have run; sent while the first graph is recorded."""
 
     step: Integer
@@ -298,7 +298,7 @@ FromRank = (
     | ParameterNames
     | ParameterNorms
     | OpStatistics
-    | Progress
+    | FirstStepProgress
     | Kept
     | Hits
     | Notice

@@ -23,7 +23,7 @@ from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.ranks.clips import ClipCalls
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
 from sonde.adapters.torch.ranks.connection import ReportSender
-from sonde.adapters.torch.ranks.private import default_store
+from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
 from sonde.adapters.torch.ranks.step_report import StepReporter
 from sonde.adapters.torch.step_numbers import StepNumbers
@@ -84,7 +84,7 @@ class RankChecking:
         self._lines = RankLines(current_rank() if rank is None else rank, has_other_ranks)
         self._shield = FailureGuard(self._failed)
         self._sender: ReportSender | None = None
-        self._steps = StepReporter(self._send, options, self._shield)
+        self._steps = StepReporter(self._send, options, self._shield, self._search_failed)
         self._hooks = StepHooks(
             self._optimizer_begins,
             self._optimizer_left,
@@ -94,7 +94,12 @@ class RankChecking:
         )
         self._numbers = StepNumbers(self._begin_at, lambda: self._steps.step, self._failed)
         self._collectives = CollectiveCalls(
-            self._send, lambda: self._steps.step, lambda: self._steps.is_sampled, self._shield
+            self._send,
+            lambda: self._steps.step,
+            lambda: self._steps.is_sampled,
+            self._steps.loss_reduced,
+            self._steps.marks,
+            self._shield,
         )
         self._clips = ClipCalls(self._steps.gradients_ready, self._steps.clipped, self._shield)
         self._samplers = SamplerCalls(self._send, self._shield)
@@ -105,6 +110,7 @@ class RankChecking:
     def install(self, undo: ExitStack) -> None:
         """Follow the training until ``undo`` is closed."""
         ignore_warning_about_hooks(undo)
+        limit_recorder(undo)
         wrap(dist.distributed_c10d, "init_process_group", self._connecting, undo)
         wrap(dist, "init_process_group", self._connecting, undo)
         wrap(dist, "destroy_process_group", self._disconnecting, undo)
@@ -182,7 +188,7 @@ class RankChecking:
             return
         self._lines.rank = dist.get_rank()
         store = default_store()
-        self._sender = ReportSender(self._options, store, self._lines)
+        self._sender = ReportSender(self._options, store, self._lines, self._steps.marks)
         self._steps.begin(self._sender.rank, self._sender.world_size)
 
     def _send(self, report: RankReport) -> None:
@@ -196,7 +202,8 @@ class RankChecking:
             return
         with self._shield:
             self._numbers.find_trainer()
-            self._steps.optimizer_begins(optimizer)
+            has_closure = self._hooks.closure is not None
+            self._steps.optimizer_begins(optimizer, has_closure=has_closure)
 
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         """Weights are compared when the whole step has ended."""
@@ -227,6 +234,11 @@ class RankChecking:
     @property
     def _is_idle(self) -> bool:
         return self._is_off or self._sender is None or os.getpid() != self._pid
+
+    def _search_failed(self, error: Exception) -> None:
+        """The search for NaN and Inf is off; the checks go on."""
+        pass_on(error)
+        _log.exception("the search for NaN and Inf failed", exc_info=error)
 
     def _failed(self, error: Exception) -> None:
         pass_on(error)

@@ -22,6 +22,7 @@ import msgspec
 import torch.distributed as dist
 
 from sonde.adapters.torch.debugging.training import process_metadata
+from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.adapters.torch.ranks.source_line import line_of
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
@@ -62,7 +63,9 @@ class ReportSender:
     At most 20,000 reports wait for the server; beyond, the oldest are dropped, and that is said.
     """
 
-    def __init__(self, options: RankOptions, store: Any, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: RankOptions, store: Any, say: Callable[[str], None], marks: LineMarks
+    ) -> None:
         self._options = options
         self._store = store
         self._say = say
@@ -72,6 +75,7 @@ class ReportSender:
         self.findings: list[Finding] = []
         self.judged_steps = 0
         self._printed = 0
+        self._recorded = RecordedCollectives(self.rank, marks)
         self._waiting: deque[RankReport] = deque()
         self._dropped = 0
         self._lock = threading.Lock()
@@ -144,6 +148,8 @@ class ReportSender:
         link.send(messages.Status("running", 0, None, None, None, None, "", 0))
         while True:
             is_last = self._is_ending
+            for report in self._recorded.new(at_once=is_last):
+                self.send(report)
             self._flush(link)
             if is_last:
                 return
