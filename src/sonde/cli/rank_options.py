@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import click
 
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
+from sonde.debugger.settings import DebuggerOptions
 from sonde.ranks.options import DEFAULT_EVERY, DEFAULT_HANG_SECONDS, RankOptions
 from sonde.ranks.placement_file import read_placements
 
@@ -99,8 +100,18 @@ class RankWords:
         )
 
 
-def start_rank_checks(options: RankOptions) -> AbstractContextManager[object]:
+def default_rank_checks(environ: Mapping[str, str]) -> RankOptions | None:
+    """The checks of a program that is debugged on several ranks. It may be paused for any time, so
+    that a hang is not looked for."""
+    size = environ.get("WORLD_SIZE", "")
+    is_several = size.isdigit() and int(size) > 1
+    return RankOptions(hang_seconds=0.0, is_default=True) if is_several else None
+
+
+def start_rank_checks(
+    options: RankOptions, debugger: DebuggerOptions | None, *, is_observed: bool
+) -> AbstractContextManager[object]:
     """The context in which the ranks of the program are compared."""
     with needing_torch("PyTorch is not installed, so there are no ranks to compare"):
         from sonde.adapters.torch.ranks.checking import check_ranks
-    return check_ranks(options)
+    return check_ranks(options, debugger=debugger, is_observed=is_observed)

@@ -74,7 +74,10 @@ class ScriptRun:
 
     @contextmanager
     def _observed_and_compared(self, ranks: RankOptions) -> Iterator[None]:
-        with self._observed(), start_rank_checks(ranks):
+        # A recorder for executing a step again and a dump or debugger would observe each other.
+        is_observed = self.config is not None or self.debugger is not None
+        checks = start_rank_checks(ranks, self.debugger, is_observed=is_observed)
+        with self._observed(), checks:
             yield
 
     def _observed(self) -> AbstractContextManager[object]:

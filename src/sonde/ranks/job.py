@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from sonde.core.finding import Finding
@@ -59,6 +59,11 @@ class RankJob:
     @property
     def world_size(self) -> int:
         return max((each.world_size for each in self._descriptions.values()), default=0)
+
+    @property
+    def descriptions(self) -> Mapping[int, RankDescription]:
+        """What ranks have said about themselves, by number."""
+        return dict(sorted(self._descriptions.items()))
 
     @property
     def ranks(self) -> tuple[int, ...]:

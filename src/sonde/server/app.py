@@ -24,6 +24,7 @@ from sonde.server.http.openapi import openapi
 from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
 from sonde.server.routes import graphs as graph_routes
+from sonde.server.routes import ranks as rank_routes
 from sonde.server.routes import runs as run_routes
 from sonde.server.routes import tensors as tensor_routes
 from sonde.server.routes import watchpoints as condition_routes
@@ -38,6 +39,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *condition_routes.endpoints,
     *graph_routes.endpoints,
     *tensor_routes.endpoints,
+    *rank_routes.endpoints,
     *comparison_routes.endpoints,
 )
 _log = logging.getLogger("sonde.server")

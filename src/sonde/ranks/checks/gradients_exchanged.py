@@ -127,4 +127,5 @@ CHECK = StepCheck(
     "gradients-not-exchanged",
     judge,
     "Ranks that computed the same local gradients; parameters without a gradient.",
+    also=("gradients-partly-exchanged", "replicated-gradient-not-reduced"),
 )

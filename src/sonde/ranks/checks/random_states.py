@@ -75,4 +75,5 @@ CHECK = StepCheck(
     judge,
     "Steps without a dropout module; dropout by a function, which no hook sees.",
     is_sampled=True,
+    also=("random-states-differ", "random-states-equal"),
 )

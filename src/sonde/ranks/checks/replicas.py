@@ -150,4 +150,5 @@ CHECK = StepCheck(
     judge,
     "Buffers that each rank updates with its own data, such as those of BatchNorm.",
     is_sampled=True,
+    also=("replicas-differ-at-start",),
 )

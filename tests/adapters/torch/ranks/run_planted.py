@@ -28,7 +28,9 @@ class Kept:
 
     made: ClassVar[list[Kept]] = []
 
-    def __init__(self, options: RankOptions, store: Any, say: Any, marks: LineMarks) -> None:
+    def __init__(
+        self, options: RankOptions, store: Any, say: Any, marks: LineMarks, *, is_debugged: bool
+    ) -> None:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.reports: list[RankReport] = []
         self.findings: list[Any] = []

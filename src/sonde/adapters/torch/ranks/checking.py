@@ -23,6 +23,7 @@ from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.ranks.clips import ClipCalls
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
 from sonde.adapters.torch.ranks.connection import ReportSender
+from sonde.adapters.torch.ranks.non_finite_search import NonFiniteSearch
 from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
 from sonde.adapters.torch.ranks.step_report import StepReporter
@@ -51,20 +52,24 @@ def check_ranks(
     rank: int | None = None,
     has_other_ranks: bool = False,
     debugger: DebuggerOptions | None = None,
+    is_observed: bool = False,
 ) -> Iterator[None]:
     """Compare the ranks of the training that runs in this block. ``rank``, ``has_other_ranks`` and
-    ``debugger`` are as in ``processes``: children of a program get them."""
+    ``debugger`` are as in ``processes``: children of a program get them. ``is_observed``: the ops
+    of the training are observed, so that no step is executed again to find where NaN begin."""
     if _RUNNING:
         raise UsageError(
             "the ranks are compared already; leave that block before starting another",
             slug="ranks-twice",
         )
-    checking = RankChecking(options, rank, has_other_ranks)
+    checking = RankChecking(
+        options, rank, has_other_ranks, is_debugged=debugger is not None, is_observed=is_observed
+    )
     _RUNNING.append(checking)
     try:
         with ExitStack() as undo:
             checking.install(undo)
-            in_child = partial(check_ranks, options)
+            in_child = partial(check_ranks, options, is_observed=is_observed)
             undo.enter_context(observed_children(in_child, None, checking.hand_over))
             try:
                 yield
@@ -79,12 +84,22 @@ class RankChecking:
     """The checks of one rank. Its hooks run in the training thread; a failure of Sonde is reported
     once and ends the checks, not the training. A forked child does nothing."""
 
-    def __init__(self, options: RankOptions, rank: int | None, has_other_ranks: bool) -> None:
+    def __init__(
+        self,
+        options: RankOptions,
+        rank: int | None,
+        has_other_ranks: bool,
+        *,
+        is_debugged: bool = False,
+        is_observed: bool = False,
+    ) -> None:
         self._options = options
+        self._is_debugged = is_debugged
         self._lines = RankLines(current_rank() if rank is None else rank, has_other_ranks)
         self._shield = FailureGuard(self._failed)
         self._sender: ReportSender | None = None
-        self._steps = StepReporter(self._send, options, self._shield, self._search_failed)
+        search = None if is_observed else NonFiniteSearch(self._search_failed)
+        self._steps = StepReporter(self._send, options, self._shield, search)
         self._hooks = StepHooks(
             self._optimizer_begins,
             self._optimizer_left,
@@ -134,7 +149,8 @@ class RankChecking:
             return
         sender = self._sender
         if sender is None:
-            if not self._is_handed_over and not self._is_off:
+            is_said = not self._is_handed_over and not self._options.is_default
+            if is_said and not self._is_off:
                 self._lines(
                     ProblemLine(
                         "sonde: --check-ranks had nothing to compare: the program has made no "
@@ -188,7 +204,9 @@ class RankChecking:
             return
         self._lines.rank = dist.get_rank()
         store = default_store()
-        self._sender = ReportSender(self._options, store, self._lines, self._steps.marks)
+        self._sender = ReportSender(
+            self._options, store, self._lines, self._steps.marks, is_debugged=self._is_debugged
+        )
         self._steps.begin(self._sender.rank, self._sender.world_size)
 
     def _send(self, report: RankReport) -> None:

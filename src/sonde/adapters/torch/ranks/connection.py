@@ -28,6 +28,7 @@ from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
+from sonde.debugger.connection.session import open_session
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.logs import say
 from sonde.ranks.finding_codec import decode_findings
@@ -61,10 +62,18 @@ class ReportSender:
     """Sends reports from a thread of its own; ``send`` never waits. ``say`` prints a line.
 
     At most 20,000 reports wait for the server; beyond, the oldest are dropped, and that is said.
+    ``is_debugged``: the process has a session with a debugger server, or will have one; the reports
+    go there, so that the page shows them.
     """
 
     def __init__(
-        self, options: RankOptions, store: Any, say: Callable[[str], None], marks: LineMarks
+        self,
+        options: RankOptions,
+        store: Any,
+        say: Callable[[str], None],
+        marks: LineMarks,
+        *,
+        is_debugged: bool = False,
     ) -> None:
         self._options = options
         self._store = store
@@ -82,6 +91,7 @@ class ReportSender:
         self._wake = threading.Event()
         self._is_ending = False
         self._link: Link | None = None
+        self._is_debugged = is_debugged
         self._server: ServerProcess | None = None
         self._is_connected = threading.Event()
         self._summary = threading.Event()
@@ -108,7 +118,8 @@ class ReportSender:
             link.send(messages.JobEnd())
             if self.rank == 0:
                 self._summary.wait(_END_SECONDS)
-            link.close(messages.Goodbye(0, ""))
+            if not self._is_debugged:
+                link.close(messages.Goodbye(0, ""))
         if self._dropped:
             self._say(
                 ProblemLine(
@@ -132,20 +143,11 @@ class ReportSender:
             self._unchecked(f"{type(error).__name__}: {error}")
 
     def _exchange(self) -> None:
-        address = self._start() if self.rank == 0 else self._find()
-        if address is None:
+        link = self._shared_link() if self._is_debugged else self._own_link()
+        if link is None:
             return
-        link = Link(
-            address.host,
-            address.port,
-            access=lambda: (address.token, None),
-            hello=lambda resumes: self._hello(address.run, resumes),
-            deliver=self._deliver,
-        )
-        link.open(wait_seconds=_CONNECT_SECONDS)
         self._link = link
         link.send(messages.JobStart(self._options.hang_seconds))
-        link.send(messages.Status("running", 0, None, None, None, None, "", 0))
         while True:
             is_last = self._is_ending
             for report in self._recorded.new(at_once=is_last):
@@ -154,6 +156,31 @@ class ReportSender:
             if is_last:
                 return
             self._wake.wait(_FLUSH_SECONDS)
+
+    def _own_link(self) -> Link | None:
+        """A connection to the server of the job, which rank 0 starts."""
+        address = self._start() if self.rank == 0 else self._find()
+        if address is None:
+            return None
+        link = Link(
+            address.host,
+            address.port,
+            access=lambda: (address.token, None),
+            hello=lambda resumes: self._hello(address.run, resumes),
+            deliver=self._deliver,
+        )
+        link.open(wait_seconds=_CONNECT_SECONDS)
+        link.send(messages.Status("running", 0, None, None, None, None, "", 0))
+        return link
+
+    def _shared_link(self) -> Link | None:
+        """The connection of the debugger, as soon as there is one."""
+        while not self._is_ending:
+            session = open_session()
+            if session is not None and session.is_connected:
+                return session.share(self._deliver)
+            self._wake.wait(_LOOK_SECONDS)
+        return None
 
     def _start(self) -> ServerAddress:
         is_local = os.environ.get("LOCAL_WORLD_SIZE", "") == str(self.world_size) or (

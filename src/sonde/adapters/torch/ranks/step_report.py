@@ -39,14 +39,14 @@ from sonde.ranks.report import ClipReport, RankReport, ReportedLoss
 
 class StepReporter:
     """Follows the steps of one rank; ``send`` takes the reports. Used from the training thread.
-    ``search_failed`` gets an exception of the search for NaN and Inf, which is then off."""
+    ``search`` finds where NaN and Inf begin; None: nothing does."""
 
     def __init__(
         self,
         send: Callable[[RankReport], None],
         options: RankOptions,
         shield: Any,
-        search_failed: Callable[[Exception], None],
+        search: NonFiniteSearch | None,
     ) -> None:
         self._send = send
         self._shield = shield
@@ -58,7 +58,7 @@ class StepReporter:
         self.tensors = DescribedTensors(send, shield, options.placements)
         self.marks = LineMarks()
         self._outputs = ModuleOutputs(shield)
-        self._search = NonFiniteSearch(search_failed)
+        self._search = search
         self._loss = LossWatch()
         self._hook = OutermostHook(self._module_begins, self._module_ended)
         self._last_loss: tuple[float, int | None] | None = None
@@ -70,7 +70,8 @@ class StepReporter:
         watch_backward(self, undo)
         watch_compiler(self._hook.hidden, lambda: None, undo)
         self._hook.install(undo)
-        self._search.install(undo)
+        if self._search is not None:
+            self._search.install(undo)
         wrap(DistributedDataParallel, "__init__", self._wrapping, undo)
 
     def begin(self, rank: int, world_size: int) -> None:
@@ -153,7 +154,8 @@ class StepReporter:
     def optimizer_begins(
         self, optimizer: torch.optim.Optimizer, *, has_closure: bool = False
     ) -> None:
-        self._search.optimizer_begins(optimizer, has_closure=has_closure)
+        if self._search is not None:
+            self._search.optimizer_begins(optimizer, has_closure=has_closure)
         if not self.is_on:
             return
         with self._timed():
@@ -163,7 +165,8 @@ class StepReporter:
             if self.is_sampled:
                 self.tensors.measure(parameters, step)
             step.norm = _norm(parameters)
-        if not math.isfinite(step.norm) and not step.is_skipped and not has_closure:
+        is_lost = not math.isfinite(step.norm) and not step.is_skipped and not has_closure
+        if is_lost and self._search is not None:
             with self._paused():
                 step.origin = self._search.find(self.step, optimizer, step.backward_ns)
 
@@ -173,7 +176,8 @@ class StepReporter:
 
     def ended(self) -> None:
         """The step has ended: report it."""
-        self._search.step_ended()
+        if self._search is not None:
+            self._search.step_ended()
         if not self.is_on:
             return
         was_sampled = self.is_sampled
