@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sonde.core.finding import EvidenceStatus
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import (
-    DigestTable,
     JobStep,
     PlacedTensor,
     gradients_by_name,
@@ -61,7 +60,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
 
 def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
     """By kind of tensor and ranks: what differs."""
-    table = DigestTable(step)
+    table = step.digests
     exchanged = _exchanged(step)
     found: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for placed in step.placed("replicated"):
@@ -79,7 +78,7 @@ def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
 def _differed_at_start(step: JobStep, placed: PlacedTensor) -> bool:
     if step.initial is None:
         return False
-    return len(split(DigestTable(step.initial).of(placed.tensor.name, placed.ranks))) > 1
+    return len(split(step.initial.digests.of(placed.tensor.name, placed.ranks))) > 1
 
 
 def _exchanged(step: JobStep) -> set[tuple[int, ...]]:

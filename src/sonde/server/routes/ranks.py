@@ -26,7 +26,7 @@ endpoints = Endpoints()
 
 
 @endpoints.add("GET", RANKS, "The comparison of all ranks")
-async def show(call: Call) -> wire.RanksView:
+async def show_ranks(call: Call) -> wire.RanksView:
     run = call.run
     if isinstance(run, LiveRun):
         comparison = run.messages.comparison
@@ -35,7 +35,7 @@ async def show(call: Call) -> wire.RanksView:
 
 
 @endpoints.add("GET", f"{RANKS}/tensor", "One tensor on all ranks, side by side and merged")
-async def tensor(call: Call, query: queries.RankTensorQuery) -> wire.TensorOfRanks:
+async def rank_tensor(call: Call, query: queries.RankTensorQuery) -> wire.TensorOfRanks:
     run = call.run
     values, missing = await _values(run, query.tensor)
     merge: Merge | None

@@ -36,7 +36,7 @@ from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import DebuggerOptions
 from sonde.diagnosis.document import as_document
 from sonde.logs import say
-from sonde.ranks.finding_text import summary_line
+from sonde.ranks.finding_text import inferred_line, summary_line
 from sonde.ranks.options import RankOptions
 from sonde.ranks.report import RankReport
 
@@ -164,6 +164,8 @@ class RankChecking:
             if sender.rank == 0:
                 steps, ranks = sender.judged_steps, sender.world_size
                 say(summary_line(sender.findings, steps, ranks))
+                if inferred := self._steps.tensors.layout.inferred:
+                    say(inferred_line(inferred))
                 self._write(sender.findings)
 
     def _write(self, findings: Sequence[Finding]) -> None:
