@@ -13,7 +13,7 @@ from sonde.ranks.check import Mismatch, StepCheck
 from sonde.ranks.checks import STEP_CHECKS
 from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.epochs import EpochLog
-from sonde.ranks.hang import describe_hang
+from sonde.ranks.hang import describe_hang, describe_stop
 from sonde.ranks.job_step import JobStep
 from sonde.ranks.origins import FirstNonFinite
 from sonde.ranks.report import (
@@ -85,6 +85,12 @@ class RankJob:
         found = describe_hang(
             self._collectives, self._stacks, self.last_steps, gone, silent_seconds
         )
+        self._keep([found])
+        return found
+
+    def stopped(self, rank: int) -> Finding:
+        """A rank is gone although others are not."""
+        found = describe_stop(self._collectives, rank, self.last_steps)
         self._keep([found])
         return found
 

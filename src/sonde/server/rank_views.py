@@ -22,10 +22,13 @@ _OTHER_CHECKS: Final = (
     ("collective-result-wrong", ("collective-result-wrong",)),
     ("set-epoch-missing", ("set-epoch-missing",)),
     ("first-non-finite", ("first-non-finite",)),
+    ("rank-stopped", ("rank-stopped",)),
     ("no-progress", ("no-progress",)),
 )
 _MOST_PLACEMENTS: Final = 5000
-_UNDATED: Final = frozenset({"environment-differs", "no-progress", "set-epoch-missing"})
+_UNDATED: Final = frozenset(
+    {"environment-differs", "no-progress", "rank-stopped", "set-epoch-missing"}
+)
 
 
 def ranks_view(job: RankJob, *, is_compared: bool) -> wire.RanksView:

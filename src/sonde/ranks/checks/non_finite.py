@@ -43,7 +43,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
                 "collective": carrier.collective,
                 "sequence": carrier.sequence,
             },
-            advice=f"look at the inputs of {origin.op} on rank {first}"
+            advice=f"look at what {origin.op} gets on rank {first} in this step"
             if origin.op
             else "run with --overflow as well: Sonde then names the op and the line",
             places=(origin.source, report.loss_source or report.source),

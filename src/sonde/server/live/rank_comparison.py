@@ -71,6 +71,17 @@ class RankComparison:
             found += self._job.add(report)
         self._publish(found)
 
+    def lose(self, rank: int) -> None:
+        """The connection of a rank is gone: if it had more to report, its process has ended."""
+        if self._is_started and rank not in self._ended and self._goes_on(rank):
+            self._publish([self._job.stopped(rank)])
+        self.end(rank)
+
+    def _goes_on(self, rank: int) -> bool:
+        """Whether another rank has not ended."""
+        others = {each.number for each in self._ranks.connected()} - {rank}
+        return bool(others - self._ended)
+
     def end(self, rank: int) -> None:
         """A rank has sent its last report, or is gone."""
         self._ended.add(rank)

@@ -146,7 +146,7 @@ class LiveRun:
         if rank.link is not link:
             return
         rank.disconnect()
-        self.messages.comparison.end(rank.number)
+        self.messages.comparison.lose(rank.number)
         if why:
             self.messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
         self._changes.touch("status", "notices")

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -34,12 +35,13 @@ from sonde.logs import say
 from sonde.ranks.finding_codec import decode_findings
 from sonde.ranks.finding_text import finding_lines
 from sonde.ranks.options import RankOptions
-from sonde.ranks.report import RankReport, ReportError, StackReport, encode
+from sonde.ranks.report import CollectiveReport, RankReport, ReportError, StackReport, encode
 from sonde.wire import rank as messages
 
 _log = logging.getLogger("sonde.debugger")
 _KEY: Final = "sonde/ranks/server"
 _FLUSH_SECONDS: Final = 0.1
+_HURRY_SECONDS: Final = 0.01
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 20.0
 _CONNECT_SECONDS: Final = 10.0
@@ -89,6 +91,7 @@ class ReportSender:
         self._dropped = 0
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        self._hurry_from = 0.0
         self._is_ending = False
         self._link: Link | None = None
         self._is_debugged = is_debugged
@@ -105,6 +108,9 @@ class ReportSender:
                 self._waiting.popleft()
                 self._dropped += 1
             self._waiting.append(report)
+        # A collective that does not fit may end the process: it is reported before it runs.
+        if isinstance(report, CollectiveReport) and time.monotonic() > self._hurry_from:
+            self._wake.set()
 
     def close(self) -> None:
         """Send what is left; rank 0 waits until the server has compared everything."""
@@ -155,7 +161,9 @@ class ReportSender:
             self._flush(link)
             if is_last:
                 return
-            self._wake.wait(_FLUSH_SECONDS)
+            self._hurry_from = time.monotonic() + _HURRY_SECONDS
+            if self._wake.wait(_FLUSH_SECONDS) and not self._is_ending:
+                self._wake.clear()
 
     def _own_link(self) -> Link | None:
         """A connection to the server of the job, which rank 0 starts."""
