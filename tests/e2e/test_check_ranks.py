@@ -101,3 +101,58 @@ def test_option_without_check_ranks_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--on-hang needs --check-ranks" in done.stderr
+
+
+MISMATCHED = """
+import datetime
+import os
+import sys
+import time
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Linear(8, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(rank)
+for step in range(8):
+    optimizer.zero_grad()
+    model(torch.randn(16, 8)).pow(2).mean().backward()
+    optimizer.step()
+    time.sleep(0.3)  # A step takes a moment, as that of a real network.
+    if sys.argv[1] == "shape" and step == 2:
+        dist.all_reduce(torch.ones(3 + rank))
+    if sys.argv[1] == "stop" and step == 4 and rank == 1:
+        os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (
+            "shape",
+            "collectives-differ (established): collective #0 of group world differs in step 3: "
+            "rank 1 calls all_reduce (SUM) of 4 float32 at train.py:23, "
+            "rank 0 all_reduce (SUM) of 3 float32 at train.py:23",
+        ),
+        ("stop", "rank-stopped (established): the process of rank 1 has ended after step 4"),
+    ],
+)
+def test_fault_that_ends_the_job_is_named_before_it_ends(
+    tmp_path: Path, fault: str, expected: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(MISMATCHED)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", "-m", "sonde", "run", "--check-ranks", str(script), fault]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100
+    )
+    assert f"sonde: {expected}" in done.stderr, done.stderr
+    assert done.returncode == 1

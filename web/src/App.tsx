@@ -21,6 +21,7 @@ import { WatchpointDialog } from "./panels/WatchpointDialog";
 import { Watchpoints } from "./panels/Watchpoints";
 import { Welcome } from "./panels/Welcome";
 import { Empty } from "./parts/Empty";
+import { RanksTab } from "./ranks/RanksTab";
 import { Splitter } from "./parts/Splitter";
 import { grouped } from "./text/numbers";
 import type { Side, Tab } from "./state/place";
@@ -121,28 +122,32 @@ const TABS: readonly (readonly [Tab, string, string])[] = [
   ["graph", "Graph", "g"],
   ["tensor", "Tensor", "t"],
   ["loss", "Loss", "l"],
+  ["ranks", "Ranks", "r"],
   ["run", "Run", "i"],
 ];
+
+function isOffered(tab: Tab): boolean {
+  if (tab === "compare") return run.value?.peer != null;
+  return tab !== "ranks" || (run.value?.ranks.length ?? 0) > 1;
+}
 
 function Centre(): JSX.Element {
   const { tab } = place.value;
   return (
     <section class="pane centre">
       <div class="tabs" role="tablist" aria-label="View">
-        {TABS.filter(([value]) => value !== "compare" || run.value?.peer != null).map(
-          ([value, text, key]) => (
-            <button
-              key={value}
-              type="button"
-              role="tab"
-              aria-selected={tab === value}
-              title={`${text} (${key})`}
-              onClick={() => go({ tab: value })}
-            >
-              {text}
-            </button>
-          ),
-        )}
+        {TABS.filter(([value]) => isOffered(value)).map(([value, text, key]) => (
+          <button
+            key={value}
+            type="button"
+            role="tab"
+            aria-selected={tab === value}
+            title={`${text} (${key})`}
+            onClick={() => go({ tab: value })}
+          >
+            {text}
+          </button>
+        ))}
       </div>
       <Recording />
       <Tabbed tab={tab} />
@@ -178,6 +183,8 @@ function Tabbed({ tab }: { tab: Tab }): JSX.Element {
       );
     case "loss":
       return <LossPanel />;
+    case "ranks":
+      return <RanksTab />;
     case "run":
       return <RunPanel />;
   }

@@ -124,6 +124,8 @@ function actionOf(key: string): (() => void) | null {
       return () => go({ tab: "tensor" });
     case "l":
       return () => go({ tab: "loss" });
+    case "r":
+      return (run.value?.ranks.length ?? 0) < 2 ? null : () => go({ tab: "ranks" });
     case "i":
       return () => go({ tab: "run" });
     case "h":

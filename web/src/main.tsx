@@ -20,6 +20,7 @@ import "./styles/lists.css";
 import "./styles/compare.css";
 import "./styles/headline.css";
 import "./styles/findings.css";
+import "./styles/ranks.css";
 
 const host = document.getElementById("page");
 if (host === null) throw new Error("index.html has no element for the page");

@@ -24,6 +24,7 @@ export type ComparedVerdict = "aligned" | "diverged" | "incomparable";
 export type PairStatus = "equal" | "within" | "rounding" | "inherited" | "diverged" | "incomparable" | "not dumped";
 export type PairSort = "order" | "error";
 export type Side = "a" | "b";
+export type MergeKind = "concatenate" | "mean" | "sum" | "one";
 
 /**
  * A line of the user's code. `library`: where in a library the op ran, such as `in
@@ -1072,4 +1073,97 @@ export interface LevelMark {
 
 export interface LevelMarks {
   readonly marks: readonly LevelMark[];
+}
+
+/**
+ * What a check over ranks found: `ranks` that differ from the others, or made it, from `step`
+ * on. `places`: source lines, modules and tensors, the most exact first.
+ */
+export interface RankFinding {
+  readonly kind: string;
+  readonly status: string;
+  readonly severity: string;
+  readonly message: string;
+  readonly advice: string;
+  readonly step: number | null;
+  readonly ranks: readonly number[];
+  readonly places: readonly string[];
+}
+
+/** One check, and what it found; `kinds` are those of its findings. */
+export interface RankCheckRow {
+  readonly name: string;
+  readonly kinds: readonly string[];
+  readonly findings: readonly RankFinding[];
+}
+
+/** `role`: data, tensor or pipeline; empty if it is not known. */
+export interface RankGroup {
+  readonly name: string;
+  readonly role: string;
+  readonly ranks: readonly number[];
+}
+
+/**
+ * How a parameter is laid out over a group; `dim`: that of a shard. `is_inferred`: the program
+ * does not say it.
+ */
+export interface RankPlacement {
+  readonly tensor: string;
+  readonly group: string;
+  readonly kind: string;
+  readonly dim: number;
+  readonly is_inferred: boolean;
+}
+
+/**
+ * The comparison of the ranks of a run. `is_compared`: whether they are compared at all.
+ * `ranks` have reported, of `world_size`; `last_steps`: the last step of each of them.
+ * `parted_step`: the first step in which a finding says that they differ; -1: before it.
+ */
+export interface RanksView {
+  readonly is_compared: boolean;
+  readonly world_size: number;
+  readonly ranks: readonly number[];
+  readonly last_steps: readonly number[];
+  readonly judged_steps: number;
+  readonly parted_step: number | null;
+  readonly checks: readonly RankCheckRow[];
+  readonly groups: readonly RankGroup[];
+  readonly placements: readonly RankPlacement[];
+}
+
+/**
+ * A tensor on one rank. `same_as`: the lowest rank with the same values, itself if no lower
+ * one has them. `distances`: from those of the first rank; None where shapes differ. `why`:
+ * why the rank has no values; then the rest is empty.
+ */
+export interface RankValues {
+  readonly rank: number;
+  readonly type: TensorType | null;
+  readonly statistics: StatisticNumbers | null;
+  readonly same_as: number | null;
+  readonly distances: DistanceNumbers | null;
+  readonly why: string;
+}
+
+/**
+ * The tensor of all ranks put together: `kind` along `dim`. `is_by_placement`: as its
+ * placement says, else as the user chose, or guessed from its shapes.
+ */
+export interface MergedTensor {
+  readonly kind: MergeKind;
+  readonly dim: number;
+  readonly is_by_placement: boolean;
+  readonly type: TensorType;
+  readonly statistics: StatisticNumbers | null;
+  readonly heat: Heat;
+}
+
+/** One tensor on all ranks side by side. `merged` None: `why_not_merged` says why. */
+export interface TensorOfRanks {
+  readonly tensor: TensorName;
+  readonly ranks: readonly RankValues[];
+  readonly merged: MergedTensor | null;
+  readonly why_not_merged: string;
 }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
+from sonde.debugger.settings import DebuggerOptions
 from sonde.ranks.options import DEFAULT_EVERY, DEFAULT_HANG_SECONDS, RankOptions
+from sonde.ranks.placement_file import read_placements
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +35,12 @@ def rank_command_options(command: F) -> F:
                 metavar="K",
                 help="With --check-ranks: compare weights and gradients in every K-th step. "
                 f"Default: {DEFAULT_EVERY}.",
+            ),
+            click.option(
+                "--placements",
+                metavar="FILE",
+                help="With --check-ranks: a YAML file that says which tensors are replicated or "
+                "sharded over which ranks, where DDP and DTensor do not (docs/ranks.md).",
             ),
             click.option(
                 "--ranks-json",
@@ -63,6 +72,7 @@ class RankWords:
 
     check_ranks: bool
     ranks_every: int | None
+    placements: str | None
     ranks_json: str | None
     hang_after: float | None
     on_hang: Literal["continue", "stop"] | None
@@ -71,6 +81,7 @@ class RankWords:
         """The checks that are asked for; UsageError for an option that needs ``--check-ranks``."""
         given = {
             "--ranks-every": self.ranks_every,
+            "--placements": self.placements,
             "--ranks-json": self.ranks_json,
             "--hang-after": self.hang_after,
             "--on-hang": self.on_hang,
@@ -85,11 +96,22 @@ class RankWords:
             hang_seconds=DEFAULT_HANG_SECONDS if self.hang_after is None else self.hang_after,
             on_hang=self.on_hang or "continue",
             findings_file=self.ranks_json or "",
+            placements=None if self.placements is None else read_placements(Path(self.placements)),
         )
 
 
-def start_rank_checks(options: RankOptions) -> AbstractContextManager[object]:
+def default_rank_checks(environ: Mapping[str, str]) -> RankOptions | None:
+    """The checks of a program that is debugged on several ranks. It may be paused for any time, so
+    that a hang is not looked for."""
+    size = environ.get("WORLD_SIZE", "")
+    is_several = size.isdigit() and int(size) > 1
+    return RankOptions(hang_seconds=0.0, is_default=True) if is_several else None
+
+
+def start_rank_checks(
+    options: RankOptions, debugger: DebuggerOptions | None, *, is_observed: bool
+) -> AbstractContextManager[object]:
     """The context in which the ranks of the program are compared."""
     with needing_torch("PyTorch is not installed, so there are no ranks to compare"):
         from sonde.adapters.torch.ranks.checking import check_ranks
-    return check_ranks(options)
+    return check_ranks(options, debugger=debugger, is_observed=is_observed)

@@ -27,7 +27,7 @@ from sonde.cli.mindspore_python import (
     refuse_without_mindspore,
 )
 from sonde.cli.own_option import own_option
-from sonde.cli.rank_options import RankWords, rank_command_options
+from sonde.cli.rank_options import RankWords, default_rank_checks, rank_command_options
 from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.cli.script import ProgramNotFoundError
 from sonde.cli.script_command import (
@@ -245,6 +245,8 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     guard = options.requested_guard()
     diagnosed = _requested_diagnosis(options, is_debugged=debugger is not None)
     ranks = options.requested_ranks()
+    if ranks is None and debugger is not None:
+        ranks = default_rank_checks(environ)
     why_unused = OBSERVED
     if guard is not None:
         refuse_with_guard(is_dumped=config is not None, is_debugged=debugger is not None)

@@ -78,7 +78,11 @@ class ScriptRun:
         with ExitStack() as stack:
             stack.enter_context(self._observed())
             if self.ranks is not None:
-                stack.enter_context(start_rank_checks(self.ranks))
+                # What executes a step again and a dump or debugger would observe each other.
+                is_observed = self.config is not None or self.debugger is not None
+                stack.enter_context(
+                    start_rank_checks(self.ranks, self.debugger, is_observed=is_observed)
+                )
             if self.perturbs_weights:
                 with needing_torch("PyTorch is not installed, so there are no weights to change"):
                     from sonde.adapters.torch.determinism.perturbation import perturbed_weights

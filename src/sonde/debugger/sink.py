@@ -12,7 +12,7 @@ from sonde.debugger.connection.controller import RankController
 from sonde.debugger.parts import RankParts
 from sonde.debugger.pauses import Pauses
 from sonde.debugger.steps import ObservedSteps
-from sonde.wire.rank import Progress
+from sonde.wire.rank import FirstStepProgress
 
 _NO_STEPS = StepSet(())
 _PROGRESS_OPS: Final = 200
@@ -108,7 +108,7 @@ class DebuggerSink:
         """Tell the server how far the first step is: its graph is known when it has ended."""
         self._ops_ran += 1
         if self._ops_ran % _PROGRESS_OPS == 0:
-            self._controller.session.send(Progress(step, self._ops_ran), soon=True)
+            self._controller.session.send(FirstStepProgress(step, self._ops_ran), soon=True)
 
     def _op_ran(self, call: OpCall) -> None:
         parts = self._parts

@@ -27,12 +27,18 @@ class Mismatch:
 @dataclass(frozen=True, slots=True)
 class StepCheck:
     """A check of the catalogue: ``judge`` is a pure function of one step. ``silent`` says when it
-    reports nothing although ranks differ. ``sampled``: it needs hashes."""
+    reports nothing although ranks differ. ``is_sampled``: it needs hashes. ``also``: the kinds of
+    its findings other than ``kind``."""
 
     kind: str
     judge: Callable[[JobStep], Iterable[Mismatch]]
     silent: str
     is_sampled: bool = False
+    also: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (self.kind, *self.also)
 
 
 def finding(

@@ -9,12 +9,18 @@ from typing import Any, Final
 from sonde.core.finding import Finding
 from sonde.ranks.check import finding
 from sonde.ranks.job_step import ranks_text, split
-from sonde.ranks.report import CollectiveReport, CollectiveResult
+from sonde.ranks.report import CollectiveReport, CollectiveResult, CollectiveSource
 
 UNEVEN: Final = frozenset({"all_to_all", "all_gather_uneven", "gather", "scatter"})
 """Collectives in which the ranks may give different numbers of elements."""
+_ROOT_ONLY: Final = frozenset({"gather", "scatter"})
+"""Collectives for which ranks other than the root have no input, or no output."""
 _MOST_OPEN: Final = 4096
 """Collectives of one group that wait for other ranks; beyond, the oldest are dropped."""
+
+
+_Log = tuple[str, CollectiveSource]
+"""A group, and who counts its collectives."""
 
 
 class CollectiveLog:
@@ -22,9 +28,10 @@ class CollectiveLog:
 
     def __init__(self) -> None:
         self._groups: dict[str, tuple[int, ...]] = {}
-        self._open: dict[str, dict[int, dict[int, CollectiveReport]]] = defaultdict(dict)
+        self._open: dict[_Log, dict[int, dict[int, CollectiveReport]]] = defaultdict(dict)
         self._results: dict[str, dict[int, dict[int, CollectiveResult]]] = defaultdict(dict)
         self._seen: dict[tuple[str, int], CollectiveReport] = {}
+        self._newest: dict[tuple[_Log, int], int] = {}
         self.last: dict[int, CollectiveReport] = {}
         self._broken: set[str] = set()
 
@@ -35,18 +42,22 @@ class CollectiveLog:
     def add(self, report: CollectiveReport) -> Iterator[Finding]:
         """Add a call; a finding if the ranks of its group called something else, once a group."""
         self.last[report.rank] = report
+        log: _Log = (report.group, report.by)
+        self._newest[log, report.rank] = max(
+            report.sequence, self._newest.get((log, report.rank), -1)
+        )
         if report.group in self._broken:
             return
-        calls = self._open[report.group].setdefault(report.sequence, {})
+        calls = self._open[log].setdefault(report.sequence, {})
         calls[report.rank] = report
         if len(calls) > 1 and len(split(calls, key=_signature)) > 1:
             self._broken.add(report.group)
             yield _disagreement(calls)
         if len(calls) == len(self._groups.get(report.group, ())):
-            first = calls[min(calls)]
-            self._seen[report.group, report.sequence] = first
-            del self._open[report.group][report.sequence]
-        _shorten(self._open[report.group])
+            if report.by == "calls":
+                self._seen[report.group, report.sequence] = calls[min(calls)]
+            del self._open[log][report.sequence]
+        _shorten(self._open[log])
         while len(self._seen) > _MOST_OPEN:
             del self._seen[next(iter(self._seen))]
 
@@ -69,20 +80,25 @@ class CollectiveLog:
         return f"{kind} #{sequence}"
 
     def waiting(self) -> Iterator[tuple[CollectiveReport, list[int]]]:
-        """The oldest call of each group that some ranks made and others did not, with those."""
-        for group, calls in self._open.items():
-            ranks = self._groups.get(group, ())
+        """The oldest call of each group that some ranks made and others have not come to, with
+        those; calls that have a line first."""
+        found = []
+        for log, calls in self._open.items():
+            ranks = self._groups.get(log[0], ())
             for sequence in sorted(calls):
                 known = calls[sequence]
-                missing = [rank for rank in ranks if rank not in known]
+                # The flight recorder may have dropped a call: a rank with a later one has made it.
+                missing = [r for r in ranks if self._newest.get((log, r), -1) < sequence]
                 if missing:
-                    yield known[min(known)], missing
+                    found.append((known[min(known)], missing))
                     break
+        yield from sorted(found, key=lambda each: each[0].by == "recorder")
 
 
 def _signature(call: CollectiveReport) -> tuple[object, ...]:
     count = -1 if call.kind in UNEVEN else call.count
-    return (call.kind, call.dtype, count, call.reduce, call.peer)
+    dtype = "" if call.kind in _ROOT_ONLY else call.dtype
+    return (call.kind, dtype, count, call.reduce, call.peer)
 
 
 def _shorten(calls: dict[int, Any]) -> None:

@@ -18,6 +18,16 @@ def finding_lines(found: Finding) -> list[str]:
     return lines
 
 
+def inferred_line(names: Sequence[str]) -> str:
+    """A line about parameters that the program does not say the placement of."""
+    shown = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+    what = "parameter" if len(names) == 1 else "parameters"
+    return (
+        f"the placement of {len(names)} {what} is inferred: replicated if equal at the start "
+        f"({shown}); --placements FILE says it"
+    )
+
+
 def summary_line(findings: Sequence[Finding], judged_steps: int, ranks: int) -> str:
     """The last line of a run."""
     if not judged_steps:

@@ -51,6 +51,24 @@ def describe_hang(
     )
 
 
+def describe_stop(log: CollectiveLog, rank: int, steps: Mapping[int, int]) -> Finding:
+    """A rank whose process ended while others went on. ``steps``: the last step of each rank."""
+    after = f"after step {steps[rank]}" if rank in steps else "before its first step"
+    last = log.last.get(rank)
+    where = f"; its last collective was {last.kind} #{last.sequence}" if last is not None else ""
+    at = f" at {last.source}" if last is not None and last.source else ""
+    return finding(
+        "rank-stopped",
+        "established",
+        f"the process of rank {rank} has ended {after}, and the other ranks have not{where}{at}",
+        step=steps.get(rank, -1) + 1,
+        ranks=(rank,),
+        evidence={"last_step": steps.get(rank, -1)},
+        advice=f"look at the output of rank {rank}: it raised, was killed, or left its loop early",
+        places=("" if last is None else last.source,),
+    )
+
+
 def _line(
     rank: int,
     log: CollectiveLog,

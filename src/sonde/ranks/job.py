@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+
+from msgspec.structs import replace
 
 from sonde.core.finding import Finding
 from sonde.ranks.check import Mismatch, StepCheck
 from sonde.ranks.checks import STEP_CHECKS
 from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.epochs import EpochLog
-from sonde.ranks.hang import describe_hang
+from sonde.ranks.hang import describe_hang, describe_stop
 from sonde.ranks.job_step import JobStep
 from sonde.ranks.origins import FirstNonFinite
 from sonde.ranks.report import (
@@ -51,14 +53,17 @@ class RankJob:
         self._epochs = EpochLog()
         self._origins = FirstNonFinite(self._collectives.name)
         self._stacks: dict[int, StackReport] = {}
+        self._groups: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self.world_size = 0
         self.last_steps: dict[int, int] = {}
         self.findings: list[Finding] = []
         self.judged_steps = 0
         self.dropped_findings = 0
 
     @property
-    def world_size(self) -> int:
-        return max((each.world_size for each in self._descriptions.values()), default=0)
+    def descriptions(self) -> Mapping[int, RankDescription]:
+        """What ranks have said about themselves, by number."""
+        return dict(sorted(self._descriptions.items()))
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -83,6 +88,12 @@ class RankJob:
         self._keep([found])
         return found
 
+    def stopped(self, rank: int) -> Finding:
+        """A rank is gone although others are not."""
+        found = describe_stop(self._collectives, rank, self.last_steps)
+        self._keep([found])
+        return found
+
     def _keep(self, found: Iterable[Finding]) -> list[Finding]:
         new = list(found)
         room = max(_MOST_FINDINGS - len(self.findings), 0)
@@ -93,8 +104,10 @@ class RankJob:
     def _new(self, report: RankReport) -> Iterator[Finding]:
         match report:
             case RankDescription():
-                self._descriptions[report.rank] = report
-                self._collectives.know(report.groups)
+                groups = {name: self._shared(each) for name, each in report.groups.items()}
+                self._descriptions[report.rank] = replace(report, groups=groups)
+                self.world_size = max(self.world_size, report.world_size)
+                self._collectives.know(groups)
             case StepReport():
                 yield from self._add_step(report)
             case CollectiveReport():
@@ -109,6 +122,10 @@ class RankJob:
                 yield from self._origins.add(report, self.world_size)
             case StackReport():
                 self._stacks[report.rank] = report
+
+    def _shared(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """One object for equal ranks: a thousand descriptions name the same thousand ranks."""
+        return self._groups.setdefault(ranks, ranks)
 
     def _add_step(self, report: StepReport) -> Iterator[Finding]:
         if report.rank not in self._descriptions:

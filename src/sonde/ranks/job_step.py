@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sonde.ranks.report import (
     GroupRole,
     PlacementKind,
+    RankActivation,
     RankDescription,
     RankGradient,
     RankTensor,
@@ -29,6 +30,7 @@ class JobStep:
     reports: Mapping[int, StepReport]
     previous: JobStep | None = None
     initial: JobStep | None = None
+    _known: _Known = field(default_factory=lambda: _Known(), compare=False, repr=False)
 
     @property
     def is_sampled(self) -> bool:
@@ -38,6 +40,8 @@ class JobStep:
     def groups(self, role: GroupRole) -> list[tuple[int, ...]]:
         """The groups with this role, each once. Where no rank knows a role, all ranks count as one
         group of data parallelism if they began with the same weights."""
+        if role in self._known.groups:
+            return self._known.groups[role]
         found: dict[tuple[int, ...], None] = {}
         for description in self.descriptions.values():
             for name, known in description.roles.items():
@@ -45,7 +49,8 @@ class JobStep:
                     found[self._present(description.groups.get(name, ()))] = None
         if role == "data" and not self.has_roles and self._has_replicas():
             found[tuple(sorted(self.reports))] = None
-        return [ranks for ranks in found if len(ranks) > 1]
+        self._known.groups[role] = [ranks for ranks in found if len(ranks) > 1]
+        return self._known.groups[role]
 
     @property
     def has_roles(self) -> bool:
@@ -55,15 +60,27 @@ class JobStep:
     def _has_replicas(self) -> bool:
         return any(self.is_replica(each) for each in self.placed("replicated"))
 
-    def placed(self, kind: PlacementKind) -> Iterator[PlacedTensor]:
+    def placed(self, kind: PlacementKind) -> list[PlacedTensor]:
         """The tensors with such a placement, in module order, once for each group."""
-        seen: set[tuple[str, tuple[int, ...]]] = set()
+        if kind not in self._known.placed:
+            self._known.placed[kind] = list(self._placed(kind))
+        return self._known.placed[kind]
+
+    @property
+    def digests(self) -> DigestTable:
+        """The hashes of the tensors of this step."""
+        if self._known.digests is None:
+            self._known.digests = DigestTable(self)
+        return self._known.digests
+
+    def _placed(self, kind: PlacementKind) -> Iterator[PlacedTensor]:
+        seen: set[tuple[str, int]] = set()
         for rank in sorted(self.reports):
             description = self.descriptions[rank]
             for tensor in description.tensors:
                 for placement in tensor.placements:
                     ranks = self._present(description.groups.get(placement.group, ()))
-                    key = (tensor.name, ranks)
+                    key = (tensor.name, id(ranks))
                     if placement.kind == kind and len(ranks) > 1 and key not in seen:
                         seen.add(key)
                         yield PlacedTensor(tensor, placement.group, ranks)
@@ -76,11 +93,29 @@ class JobStep:
         initial = self if self.step < 0 else self.initial
         if initial is None:
             return False
-        digests = DigestTable(initial).of(placed.tensor.name, placed.ranks)
+        digests = initial.digests.of(placed.tensor.name, placed.ranks)
         return len(digests) == len(placed.ranks) and len(split(digests)) == 1
 
-    def _present(self, ranks: Iterable[int]) -> tuple[int, ...]:
-        return tuple(sorted(rank for rank in ranks if rank in self.reports))
+    def _present(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
+        """Those that reported the step: the same object for the same ranks, which the descriptions
+        of a job share."""
+        known = self._known.present.get(id(ranks))
+        if known is None:
+            found = tuple(sorted(rank for rank in ranks if rank in self.reports))
+            known = self._known.same.setdefault(found, found)
+            self._known.present[id(ranks)] = known
+        return known
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was computed of a step, so that many checks of many ranks ask once."""
+
+    groups: dict[GroupRole, list[tuple[int, ...]]] = field(default_factory=dict)
+    placed: dict[PlacementKind, list[PlacedTensor]] = field(default_factory=dict)
+    present: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    same: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    digests: DigestTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +157,19 @@ def gradients_by_name(step: JobStep) -> dict[str, dict[int, RankGradient]]:
         for gradient in report.gradients:
             found.setdefault(gradient.name, {})[rank] = gradient
     return found
+
+
+def activations_by_name(
+    step: JobStep, group: tuple[int, ...]
+) -> dict[str, dict[int, RankActivation]]:
+    """The activations that all ranks of ``group`` have, in the order of the first: by name, then by
+    rank."""
+    known = {rank: {each.name: each for each in step.reports[rank].activations} for rank in group}
+    return {
+        name: {rank: known[rank][name] for rank in group}
+        for name in known[group[0]]
+        if all(name in each for each in known.values())
+    }
 
 
 def split(

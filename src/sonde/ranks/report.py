@@ -14,6 +14,9 @@ from sonde.core.errors import SondeError
 
 TensorKind = Literal["parameter", "buffer", "state"]
 GroupRole = Literal["data", "tensor", "pipeline"]
+CollectiveSource = Literal["calls", "recorder"]
+"""Who reported a collective: the function that the program called, or torch's flight recorder,
+which also has those that C++ code starts. Each counts the collectives of a group by itself."""
 PlacementKind = Literal["replicated", "sharded", "partial"]
 PROJECTIONS: Final = 4
 """The number of projections of a gradient (``RankGradient``)."""
@@ -85,6 +88,52 @@ class ClipReport(msgspec.Struct, frozen=True, array_like=True):
     limit: float
 
 
+class RankOp(msgspec.Struct, frozen=True, array_like=True):
+    """An op that the gradients of a step go through, as the graph of the loss has it; ``parameter``
+    that it uses, if any."""
+
+    op: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    parameter: str = ""
+
+
+class RankActivation(msgspec.Struct, frozen=True, array_like=True):
+    """The output of a module in one step: hashes of its values and of its gradient, 0 for unknown.
+    ``is_declared``: the program says that all ranks of ``group`` have the same. Of dropout also the
+    hashes of its input and of the random state before it."""
+
+    name: str
+    digest: int
+    gradient: int = 0
+    group: str = ""
+    is_declared: bool = False
+    input_digest: int = 0
+    random_digest: int = 0
+
+
+class NonFiniteOrigin(msgspec.Struct, frozen=True, array_like=True):
+    """Where NaN or Inf of a step come from on one rank, as executing the step again has shown. An
+    empty ``op``: what this rank computed is finite, so that the exchange brought them: the
+    collective ``sequence`` of ``group`` (-1: unknown), called ``collective``."""
+
+    op: str = ""
+    source: str = ""
+    group: str = ""
+    sequence: int = -1
+    collective: str = ""
+
+
+class ReportedLoss(msgspec.Struct, frozen=True, array_like=True):
+    """A loss that the program reduced over ranks: the mean that it has got, the line, and what this
+    rank gave: its loss, and of how many targets that is the mean (None: unknown)."""
+
+    value: float
+    source: str
+    loss: float
+    tokens: int | None
+
+
 class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     """One step of one rank.
 
@@ -93,8 +142,9 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     elements are all the same. ``gradients``: in sampled steps only. ``decisions``: what must be
     the same on all ranks, by name (learning rate, loss scale, whether the step was skipped).
     ``tokens``: how many targets the loss is the mean of. ``is_loss_scaled``: the program divides
-    the loss before backward. ``random_digest``: of the random state, where dropout acts on values
-    that are replicated. ``source``: the line of the optimizer's step.
+    the loss before backward. ``source``: the line of the optimizer's step. ``ops`` and
+    ``activations``: of sampled steps, in their order; activations only in tensor parallelism.
+    ``origin``: in a step with NaN or Inf. ``reported``: the loss that the program reduced.
 
     ``step`` is -1 for the state before the first step.
     """
@@ -113,9 +163,12 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     grad_norm: float | None = None
     backward_passes: int = 0
     batch_digest: int = 0
-    random_digest: int = 0
     is_loss_scaled: bool = False
     source: str = ""
+    ops: tuple[RankOp, ...] = ()
+    activations: tuple[RankActivation, ...] = ()
+    origin: NonFiniteOrigin | None = None
+    reported: ReportedLoss | None = None
 
 
 class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
@@ -131,7 +184,7 @@ class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
 
 class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collective"):
     """One collective that a rank begins. ``sequence`` counts those of the group on this rank.
-    ``peer``: the root; -1 for none. ``is_finite``: whether what this rank gives is."""
+    ``peer``: the root; -1 for none."""
 
     rank: int
     group: str
@@ -143,7 +196,7 @@ class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collec
     peer: int
     source: str
     step: int
-    is_finite: bool = True
+    by: CollectiveSource = "calls"
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result"):

@@ -25,6 +25,7 @@ from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
 from sonde.server.routes import findings as finding_routes
 from sonde.server.routes import graphs as graph_routes
+from sonde.server.routes import ranks as rank_routes
 from sonde.server.routes import runs as run_routes
 from sonde.server.routes import tensors as tensor_routes
 from sonde.server.routes import watchpoints as condition_routes
@@ -40,6 +41,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *graph_routes.endpoints,
     *finding_routes.endpoints,
     *tensor_routes.endpoints,
+    *rank_routes.endpoints,
     *comparison_routes.endpoints,
 )
 _log = logging.getLogger("sonde.server")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sonde.core.errors import SondeError
 from sonde.debugger.launch.server_registry import access_to
 from sonde.testing.sample_graph import sample_graph
+from sonde.testing.sample_reports import sample_reports
 from sonde.testing.sample_values import NAN_FROM_STEP, SAMPLE_TOKEN, SampleValues, sample_metadata
 from sonde.wire.framing import FrameReader, frame
 from sonde.wire.rank import (
@@ -36,7 +37,9 @@ from sonde.wire.rank import (
     Heartbeat,
     Hello,
     Hits,
+    JobStart,
     MeasureSpeed,
+    RankReports,
     SetWatchpoints,
     Status,
     StepDone,
@@ -77,7 +80,8 @@ class FakeRank:
 
     ``start`` connects and serves in a thread of its own until all steps are done, the server
     terminates it or closes the connection, or ``close`` is called. ``steps`` is the number of
-    steps, ``step_seconds`` the duration of each.
+    steps, ``step_seconds`` the duration of each. ``is_compared``: it reports its steps, and one
+    rank of several parts from the others (``sample_reports``).
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class FakeRank:
         steps: int = 20,
         step_seconds: float = 0.0,
         resumes: bool = False,
+        is_compared: bool = False,
     ) -> None:
         self.nodes = tuple(sample_graph() if nodes is None else nodes)
         self.step = 0
@@ -106,6 +111,7 @@ class FakeRank:
         self._step_seconds = step_seconds
         metadata = sample_metadata(rank, world_size)
         self._hello = Hello(PROTOCOL, token, run, metadata, resumes, secret=secret)
+        self._is_compared = is_compared
         self._place = 0
         self._generation = 0
         self._hits = 0
@@ -129,6 +135,8 @@ class FakeRank:
         for first in range(0, max(len(self.nodes), 1), GRAPH_PART_NODES):
             part = self.nodes[first : first + GRAPH_PART_NODES]
             self.socket.send(GraphPart(0, "train", first, part, len(self.nodes)))
+        if self._is_compared:
+            self.socket.send(JobStart(0.0))
         if answer.paused:
             self._pause("start")
         else:
@@ -248,6 +256,9 @@ class FakeRank:
         measures, self._is_measuring = self._is_measuring, False
         point = LossPoint(self.step, loss, 0.01, 0.008 if measures else None, not measures)
         self._send(StepDone(point, 0, is_measurement=measures))
+        if self._is_compared:
+            metadata = self._hello.metadata
+            self._send(RankReports(sample_reports(metadata.rank, metadata.world_size, self.step)))
         self.step += 1
         self._place = 0
 
@@ -308,6 +319,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--token", default="", help="default: that of your own server")
     parser.add_argument("--run", default="run-1")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--check-ranks", dest="is_compared", action="store_true")
     parser.add_argument("--blocks", type=int, default=4, help="about 9 nodes each")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--step-seconds", type=float, default=0.2)

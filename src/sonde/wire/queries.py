@@ -6,6 +6,7 @@ from sonde.wire.api import HitPhase
 from sonde.wire.comparison import PairSort, PairStatus, Side
 from sonde.wire.numbers import Integer, Natural
 from sonde.wire.questions import CellBy
+from sonde.wire.ranks import MergeKind
 from sonde.wire.shapes import (
     BoxStatistic,
     Category,
@@ -136,6 +137,15 @@ class HeatQuery(TensorQuery, frozen=True, kw_only=True):
     rows: Integer = 256
     columns: Integer = 256
     by: CellBy = "mean"
+
+
+class RankTensorQuery(TensorQuery, frozen=True, kw_only=True):
+    """``merge`` None: as the placement of the tensor says, else guessed from its values. ``dim``:
+    along which shards are concatenated; ``cells``: of the picture, in each direction."""
+
+    merge: MergeKind | None = None
+    dim: Natural = 0
+    cells: Natural = 128
 
 
 class CompareQuery(TensorQuery, frozen=True, kw_only=True):

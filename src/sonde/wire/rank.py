@@ -132,7 +132,7 @@ class OpStatistics(Tagged, frozen=True, tag="op_statistics"):
     rows: bytes
 
 
-class Progress(Tagged, frozen=True, tag="progress"):
+class FirstStepProgress(Tagged, frozen=True, tag="progress"):
     """``ops`` ops of step ``step`` have run; sent while the first graph is recorded."""
 
     step: Integer
@@ -305,7 +305,7 @@ FromRank = (
     | ParameterNames
     | ParameterNorms
     | OpStatistics
-    | Progress
+    | FirstStepProgress
     | Kept
     | Hits
     | Notice

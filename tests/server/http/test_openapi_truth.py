@@ -98,6 +98,8 @@ VISITS: list[tuple[str, str, str, dict[str, Any], Any]] = [
     ("GET", f"{RUN}/tensor/summary", DUMP, {"op": DUMPED}, None),
     ("GET", f"{RUN}/tensor/compare", DUMP, {"op": DUMPED, "with_run": PAIR}, None),
     ("GET", f"{RUN}/tensor/curve", DUMP, {"op": DUMPED}, None),
+    ("GET", f"{RUN}/ranks", DUMP, {}, None),
+    ("GET", f"{RUN}/ranks/tensor", DUMP, {"op": DUMPED, "merge": "one"}, None),
     ("GET", f"{RUN}/comparison", DUMP, {}, None),
     ("GET", f"{RUN}/comparison/pairs", DUMP, {"sort": "error"}, None),
     ("GET", f"{RUN}/comparison/unpaired", DUMP, {}, None),

@@ -13,6 +13,7 @@ import type {
   LevelMarks,
   LevelValues,
   LossCurve,
+  MergeKind,
   NodePage,
   Opening,
   OpTensors,
@@ -20,6 +21,7 @@ import type {
   PairPage,
   Preview,
   Problem,
+  RanksView,
   RecordRequest,
   RulePage,
   RunList,
@@ -30,6 +32,7 @@ import type {
   StatisticCurve,
   Summary,
   Table,
+  TensorOfRanks,
   TreePage,
   UnpairedPage,
   WatchpointAnswer,
@@ -203,6 +206,12 @@ interface CompareRequest extends TensorAt {
   readonly tolerance: number;
 }
 
+interface RankTensorRequest extends Omit<TensorAt, "rank"> {
+  /** How ranks are put together; empty: as the placement of the tensor says. */
+  readonly merge: MergeKind | "";
+  readonly dim: number;
+}
+
 function againstQuery(against: Against): Query {
   return {
     with_step: against.step,
@@ -264,6 +273,13 @@ export const api = {
   fileAddress: ({ run, ...query }: TensorAt) => address(`${runPath(run)}/tensor/file`, query),
   curve: ({ run, ...query }: Omit<TensorAt, "step">, signal?: AbortSignal) =>
     get<StatisticCurve>(`${runPath(run)}/tensor/curve`, query, signal),
+  ranks: (run: string, signal?: AbortSignal) => get<RanksView>(`${runPath(run)}/ranks`, {}, signal),
+  rankTensor: ({ run, dim, ...query }: RankTensorRequest, signal?: AbortSignal) =>
+    get<TensorOfRanks>(
+      `${runPath(run)}/ranks/tensor`,
+      { ...query, dim: query.merge === "concatenate" ? dim : null },
+      signal,
+    ),
   keep: (run: string, ops: readonly string[], steps: number) =>
     change<null>("POST", `${runPath(run)}/keep`, { ops, steps }),
   record: (run: string, request: RecordRequest) =>

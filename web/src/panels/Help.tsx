@@ -20,6 +20,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["w", "new watchpoint"],
   ["g, t, l, i", "graph, tensor, loss, run information"],
   ["m", "the comparison of two dumps"],
+  ["r", "all ranks together"],
   ["h, p", "hits, watchpoints"],
   ["Ctrl-K", "find an op, module, parameter, line, step, run or action"],
   ["arrows", "in the graph: walk along edges, into and out of scopes; with Shift: move the view"],

@@ -6,7 +6,7 @@ export type { GraphDetail };
  * Everything that determines what the page shows. The address contains it, so that a reload, or a
  * colleague with the link, shows the same.
  */
-export type Tab = "compare" | "graph" | "tensor" | "loss" | "run";
+export type Tab = "compare" | "graph" | "tensor" | "loss" | "ranks" | "run";
 export type Side = "hits" | "watchpoints" | "findings";
 export type NodeListing = "ops" | "lines";
 export type TensorMode = "table" | "heat" | "tiles" | "curve";
@@ -147,7 +147,7 @@ export function parsePlace(search: string): Place {
     run: text("run"),
     rank: whole(given.get("rank")),
     graph: whole(given.get("graph")),
-    tab: oneOf(given.get("tab"), ["graph", "compare", "tensor", "loss", "run"], "graph"),
+    tab: oneOf(given.get("tab"), ["graph", "compare", "tensor", "loss", "ranks", "run"], "graph"),
     side: oneOf(given.get("side"), ["hits", "watchpoints", "findings"], "hits"),
     op: text("op"),
     open: given.getAll("open"),

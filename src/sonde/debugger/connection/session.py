@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -29,6 +30,13 @@ _FEWEST_NORMS: Final = 10
 _MOST_NORM_BYTES: Final = 32 << 20
 """Of the norms that are kept for a server that connects later."""
 _NEVER: Final = -inf
+_OPEN: Final[list[ServerSession]] = []
+os.register_at_fork(after_in_child=_OPEN.clear)
+
+
+def open_session() -> ServerSession | None:
+    """The session of this process with a debugger server, if it has one. For any thread."""
+    return _OPEN[-1] if _OPEN else None
 
 
 class Inbox:
@@ -91,9 +99,11 @@ class ServerSession:
         self._diagnosis: messages.Diagnosed | None = None
         self._is_absence_reported = False
         self._absent_since: float | None = _NEVER  # None while the server is connected
+        self._about_ranks: Callable[[ServerEvent], None] = lambda event: None
 
     def open(self) -> None:
         """Connect, or report that there is no server. A refusal arrives as a Disconnected."""
+        _OPEN.append(self)
         _log.info(
             "connecting to the debugger server at %s, for at most %g s",
             self._options.address,
@@ -109,6 +119,8 @@ class ServerSession:
 
     def close(self, *last: messages.Goodbye) -> None:
         """Answer the questions that are left, send ``last``, and disconnect."""
+        if self in _OPEN:
+            _OPEN.remove(self)
         while (event := self.inbox.take()) is not None:
             if isinstance(event, messages.Ask):
                 error = "the training has ended"
@@ -124,8 +136,17 @@ class ServerSession:
     def _deliver(self, event: ServerEvent) -> None:
         """Take a message over from the link, in the link's thread."""
         _log.debug("from the debugger server: %s", type(event).__name__)
+        if isinstance(event, messages.JobFindings | messages.AskStack):
+            self._about_ranks(event)
+            return
         self.inbox.put(event)
         self._interrupt(event)
+
+    def share(self, deliver: Callable[[ServerEvent], None]) -> Link:
+        """The link, for reports about ranks; ``deliver`` gets the server's messages about them, in
+        the link's thread. Called in any thread; the session still owns the link."""
+        self._about_ranks = deliver
+        return self._link
 
     def tell(self, trace: ForwardTrace) -> None:
         """Let the training thread show ``trace``; called in any thread."""

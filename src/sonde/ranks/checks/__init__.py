@@ -5,6 +5,7 @@ from __future__ import annotations
 from sonde.ranks.check import StepCheck
 from sonde.ranks.checks import (
     accumulation,
+    activations,
     clipping,
     decisions,
     environment,
@@ -12,9 +13,11 @@ from sonde.ranks.checks import (
     loss_weights,
     non_finite,
     odd_rank,
+    op_sequence,
     random_states,
     reduction,
     replicas,
+    reported_loss,
     same_batch,
     shards,
 )
@@ -23,15 +26,18 @@ STEP_CHECKS: tuple[StepCheck, ...] = (
     environment.CHECK,
     replicas.CHECK,
     shards.CHECK,
+    random_states.CHECK,
     gradients_exchanged.CHECK,
     reduction.CHECK,
     accumulation.CHECK,
     same_batch.CHECK,
-    random_states.CHECK,
+    activations.CHECK,
+    op_sequence.CHECK,
     clipping.CHECK,
     decisions.CHECK,
     non_finite.CHECK,
     loss_weights.CHECK,
+    reported_loss.CHECK,
     odd_rank.CHECK,
 )
 """In the order in which findings of one step are reported: causes before their effects."""

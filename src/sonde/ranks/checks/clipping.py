@@ -78,4 +78,6 @@ def _different(
     )
 
 
-CHECK = StepCheck("clipping", judge, "Norms that agree to 1e-5.")
+CHECK = StepCheck(
+    "clipping", judge, "Norms that agree to 1e-5.", also=("clip-on-some-ranks", "clip-norms-differ")
+)

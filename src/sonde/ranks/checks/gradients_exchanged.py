@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.checks.activations import first_unreduced
 from sonde.ranks.job_step import JobStep, gradients_by_name, ranks_text, split
 from sonde.ranks.report import RankGradient
 
@@ -27,8 +28,11 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         )
         is_equal = len(split(known, key=lambda each: each.digest)) == 1
         (exchanged if is_equal else different).append(placed.tensor.name)
+    tensor_parallel = step.groups("tensor")
     for ranks, (different, exchanged, is_inferred) in groups.items():
-        if different:
+        if different and ranks in tensor_parallel:
+            yield _not_reduced(step, ranks, different, exchanged)
+        elif different:
             yield _mismatch(step, ranks, different, exchanged, is_inferred)
 
 
@@ -87,8 +91,41 @@ def _mismatch(
     )
 
 
+def _not_reduced(
+    step: JobStep, ranks: tuple[int, ...], different: list[str], equal: list[str]
+) -> Mismatch:
+    """A parameter that tensor-parallel ranks replicate gets a part of its gradient on each."""
+    place = first_unreduced(step, ranks)
+    why = f"; the gradient of the output of {place} is the first that differs" if place else ""
+    names = f"{', '.join(different[:3])}{' and others' if len(different) > 3 else ''}"
+    return Mismatch(
+        finding(
+            "replicated-gradient-not-reduced",
+            "established",
+            f"the gradients of {names}, which tensor-parallel {ranks_text(ranks)} replicate, "
+            f"differ in step {step.step}{why}",
+            step=step.step,
+            ranks=ranks,
+            evidence={
+                "parameters": different[:20],
+                "different": len(different),
+                "compared": len(different) + len(equal),
+                "module": place,
+            },
+            advice="each rank has the part of the gradient that its shards give: all_reduce it in "
+            f"the backward pass, where {place or 'the replicated value'} is given to the shards",
+            places=(place, *different[:3], step.reports[ranks[0]].source),
+            parameter=different[0] if len(different) == 1 else None,
+        ),
+        subject=str(ranks),
+        strikes=2,
+        explained_by=frozenset({"random-states-differ"}),
+    )
+
+
 CHECK = StepCheck(
     "gradients-not-exchanged",
     judge,
     "Ranks that computed the same local gradients; parameters without a gradient.",
+    also=("gradients-partly-exchanged", "replicated-gradient-not-reduced"),
 )

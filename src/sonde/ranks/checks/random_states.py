@@ -1,33 +1,79 @@
-"""Random numbers that act on replicated values differ between the ranks that replicate them."""
+"""Random numbers of dropout: the same on ranks that drop replicated values, others on shards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, activations_by_name, ranks_text, split
+from sonde.ranks.report import RankActivation
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
     for group in step.groups("tensor"):
-        digests = {rank: step.reports[rank].random_digest for rank in group}
-        if not all(digests.values()) or len(sets := split(digests)) < 2:
-            continue
-        yield Mismatch(
-            finding(
-                "random-states-differ",
-                "established",
-                f"{ranks_text(sets[-1])} drew other random numbers than {ranks_text(sets[0])} for "
-                f"dropout on replicated values, in step {step.step}",
-                step=step.step,
-                ranks=sets[-1],
-                evidence={"states": {rank: f"{each:016x}" for rank, each in digests.items()}},
-                advice="give the ranks of a tensor-parallel group the same random state where "
-                "dropout acts on replicated values",
-            ),
-            subject=str(group),
-            strikes=2,
-        )
+        for name, known in activations_by_name(step, group).items():
+            if not all(each.random_digest and each.input_digest for each in known.values()):
+                continue
+            states = split(known, key=lambda each: each.random_digest)
+            inputs = split(known, key=lambda each: each.input_digest)
+            if len(inputs) == 1 and len(states) > 1:
+                yield _different(step, group, name, known, states)
+                break
+            if len(inputs) == len(group) and len(states) == 1:
+                yield _equal(step, group, name)
+                break
 
 
-CHECK = StepCheck("random-states-differ", judge, "Steps without dropout on replicated values.")
+def _different(
+    step: JobStep,
+    group: tuple[int, ...],
+    name: str,
+    known: dict[int, RankActivation],
+    sets: list[list[int]],
+) -> Mismatch:
+    return Mismatch(
+        finding(
+            "random-states-differ",
+            "established",
+            f"{ranks_text(sets[-1])} drew other random numbers than {ranks_text(sets[0])} for "
+            f"{name}, which acts on values that these ranks replicate, in step {step.step}",
+            step=step.step,
+            ranks=sets[-1],
+            evidence={
+                "module": name,
+                "states": {rank: f"{each.random_digest:016x}" for rank, each in known.items()},
+            },
+            advice="give the ranks of a tensor-parallel group the same random state where "
+            "dropout acts on replicated values",
+            places=(name,),
+        ),
+        subject=f"different {group}",
+    )
+
+
+def _equal(step: JobStep, group: tuple[int, ...], name: str) -> Mismatch:
+    return Mismatch(
+        finding(
+            "random-states-equal",
+            "hypothesis",
+            f"{ranks_text(group)} drew the same random numbers for {name}, which acts on a shard "
+            "of its own on each of them: the shards are dropped at the same places",
+            step=step.step,
+            ranks=group,
+            evidence={"module": name},
+            advice="give each rank of a tensor-parallel group a random state of its own where "
+            "dropout acts on shards",
+            places=(name,),
+        ),
+        subject=f"equal {group}",
+        strikes=3,
+    )
+
+
+CHECK = StepCheck(
+    "random-states",
+    judge,
+    "Steps without a dropout module; dropout by a function, which no hook sees.",
+    is_sampled=True,
+    also=("random-states-differ", "random-states-equal"),
+)

@@ -117,4 +117,10 @@ CHECK = StepCheck(
     judge,
     "Gradients that the program changes itself, so that they are no multiple of the mean; a sum "
     "over ranks of losses that the program divides.",
+    also=(
+        "gradients-summed-not-averaged",
+        "gradients-divided-twice",
+        "gradients-multiplied",
+        "only-last-micro-batch",
+    ),
 )

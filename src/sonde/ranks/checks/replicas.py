@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sonde.core.finding import EvidenceStatus
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import (
-    DigestTable,
     JobStep,
     PlacedTensor,
     gradients_by_name,
@@ -26,10 +25,21 @@ _CAUSES = frozenset(
         "decisions-differ",
         "gradients-not-exchanged",
         "gradients-partly-exchanged",
+        "random-states-differ",
         "replicas-differ-at-start",
+        "replicated-gradient-not-reduced",
     }
 )
 """Faults that make replicas differ: each is reported instead of this one."""
+
+_AT_START = (
+    "give all ranks the same initial weights: the same seed before the model is made, or a "
+    "broadcast from rank 0"
+)
+_LATER = (
+    "look for what this rank does otherwise between the two steps: gradients that are not "
+    "exchanged, clipping or a skipped step on one rank, a change of weights"
+)
 
 
 @dataclass(slots=True)
@@ -50,7 +60,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
 
 def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
     """By kind of tensor and ranks: what differs."""
-    table = DigestTable(step)
+    table = step.digests
     exchanged = _exchanged(step)
     found: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for placed in step.placed("replicated"):
@@ -68,7 +78,7 @@ def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
 def _differed_at_start(step: JobStep, placed: PlacedTensor) -> bool:
     if step.initial is None:
         return False
-    return len(split(DigestTable(step.initial).of(placed.tensor.name, placed.ranks))) > 1
+    return len(split(step.initial.digests.of(placed.tensor.name, placed.ranks))) > 1
 
 
 def _exchanged(step: JobStep) -> set[tuple[int, ...]]:
@@ -87,49 +97,32 @@ def _exchanged(step: JobStep) -> set[tuple[int, ...]]:
 
 def _mismatch(step: JobStep, group: _Group, before: _Group | None, kind: str) -> Mismatch:
     placed, sets = group.different[0]
-    name = placed.tensor.name
-    few = sets[-1]
-    what = {"parameter": "parameters", "buffer": "buffers", "state": "optimizer states"}[kind]
-    since = ""
-    if before is not None and not before.different and step.previous is not None:
-        since = f"; they were equal {step_name(step.previous.step)}"
     initial = step.step < 0 or _differed_at_start(step, placed)
-    when = -1 if initial else step.step
-    message = (
-        f"{ranks_text(few)} {'has' if len(few) == 1 else 'have'} another {name} than "
-        f"{ranks_text(sets[0])} {step_name(when)}: {len(group.different)} of {group.total} "
-        f"{what} differ{since}"
-    )
+    last_equal = None
+    if before is not None and not before.different and step.previous is not None:
+        last_equal = step.previous.step
     # Gradients that are exchanged show that the ranks are meant to have the same weights.
     is_sure = not placed.tensor.is_inferred or placed.ranks in _exchanged(step)
     status: EvidenceStatus = "established" if is_sure else "supported"
-    advice = (
-        "give all ranks the same initial weights: the same seed before the model is made, or a "
-        "broadcast from rank 0"
-        if initial
-        else "look for what this rank does otherwise between the two steps: gradients that are not "
-        "exchanged, clipping or a skipped step on one rank, a change of weights"
-    )
-    source = step.reports[few[0]].source
+    when = -1 if initial else step.step
+    name = placed.tensor.name
     return Mismatch(
         finding(
             "replicas-differ-at-start" if initial else "replicas-differ",
             status,
-            message,
+            _message(group, kind, when, last_equal),
             step=max(when, 0),
-            ranks=few,
+            ranks=sets[-1],
             evidence={
                 "tensor": name,
                 "group": placed.group,
                 "different": len(group.different),
                 "compared": group.total,
-                "last_equal_step": None
-                if before is None or before.different or step.previous is None
-                else step.previous.step,
+                "last_equal_step": last_equal,
                 "sets": [list(each) for each in sets],
             },
-            advice=advice,
-            places=(name, source),
+            advice=_AT_START if initial else _LATER,
+            places=(name, step.reports[sets[-1][0]].source),
             parameter=name if kind == "parameter" else None,
         ),
         subject=f"{kind} {placed.ranks}",
@@ -139,9 +132,22 @@ def _mismatch(step: JobStep, group: _Group, before: _Group | None, kind: str) ->
     )
 
 
+def _message(group: _Group, kind: str, when: int, last_equal: int | None) -> str:
+    placed, sets = group.different[0]
+    few = sets[-1]
+    what = {"parameter": "parameters", "buffer": "buffers", "state": "optimizer states"}[kind]
+    since = "" if last_equal is None else f"; they were equal {step_name(last_equal)}"
+    return (
+        f"{ranks_text(few)} {'has' if len(few) == 1 else 'have'} another {placed.tensor.name} than "
+        f"{ranks_text(sets[0])} {step_name(when)}: {len(group.different)} of {group.total} "
+        f"{what} differ{since}"
+    )
+
+
 CHECK = StepCheck(
     "replicas-differ",
     judge,
     "Buffers that each rank updates with its own data, such as those of BatchNorm.",
     is_sampled=True,
+    also=("replicas-differ-at-start",),
 )

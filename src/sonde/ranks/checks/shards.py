@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import DigestTable, JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, ranks_text, split
 
 _FEWEST_ELEMENTS = 9
 
@@ -14,7 +14,7 @@ _FEWEST_ELEMENTS = 9
 def judge(step: JobStep) -> Iterator[Mismatch]:
     if step.step >= 0:
         return
-    table = DigestTable(step)
+    table = step.digests
     equal: dict[tuple[int, ...], list[str]] = {}
     total = 0
     group = ""

@@ -29,6 +29,7 @@ class RankComparison:
         self._ranks = ranks
         self._changes = changes
         self._job = RankJob()
+        self._is_started = False
         self._hang_seconds = 0.0
         self._progress = time.monotonic()
         self._ended: set[int] = set()
@@ -37,11 +38,18 @@ class RankComparison:
         self._watching: asyncio.Task[None] | None = None
 
     @property
-    def findings(self) -> Sequence[Finding]:
-        return self._job.findings
+    def job(self) -> RankJob:
+        """What the ranks have reported, and the findings about it."""
+        return self._job
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a rank asked for the comparison."""
+        return self._is_started
 
     def start(self, message: JobStart) -> None:
         """Watch for a hang from now on."""
+        self._is_started = True
         self._hang_seconds = message.hang_seconds
         self._progress = time.monotonic()
         if self._watching is None and self._hang_seconds > 0:
@@ -62,6 +70,17 @@ class RankComparison:
                 self._is_hang_reported = False
             found += self._job.add(report)
         self._publish(found)
+
+    def lose(self, rank: int) -> None:
+        """The connection of a rank is gone: if it had more to report, its process has ended."""
+        if self._is_started and rank not in self._ended and self._goes_on(rank):
+            self._publish([self._job.stopped(rank)])
+        self.end(rank)
+
+    def _goes_on(self, rank: int) -> bool:
+        """Whether another rank has not ended."""
+        others = {each.number for each in self._ranks.connected()} - {rank}
+        return bool(others - self._ended)
 
     def end(self, rank: int) -> None:
         """A rank has sent its last report, or is gone."""

@@ -67,7 +67,7 @@ class RankMessages:
             case messages.Kept():
                 rank.set_kept(message)
                 self._changes.touch("status")
-            case messages.Progress():
+            case messages.FirstStepProgress():
                 rank.set_progress(message.ops)
                 self._changes.touch("status")
             case messages.Hits():

@@ -33,16 +33,19 @@ class LiveRanks(dict[int, LiveRank]):
         """Whether any rank is connected."""
         return any(rank.link is not None for rank in self.values())
 
-    def awaited_by(self, rank: LiveRank) -> tuple[int, ...]:
-        """The paused ranks that ``rank`` waits for: it runs, as far as it told, but has made no
+    def awaited(self) -> dict[int, tuple[int, ...]]:
+        """The paused ranks that each rank waits for: it runs, as far as it told, but has made no
         progress for a while, as a process does that waits in a collective."""
         paused = tuple(sorted(n for n, each in self.items() if each.state == "paused"))
-        if rank.state != "running" or not paused:
-            return ()
-        quiet_for = time.monotonic() - max(
-            rank.heard_at, *(self[number].heard_at for number in paused)
-        )
-        return paused if quiet_for > max(_QUIET_SECONDS, 3 * (rank.steps.seconds or 0.0)) else ()
+        paused_at = max((self[number].heard_at for number in paused), default=0.0)
+        now = time.monotonic()
+        found: dict[int, tuple[int, ...]] = {}
+        for number, rank in self.items():
+            quiet_for = now - max(rank.heard_at, paused_at)
+            least = max(_QUIET_SECONDS, 3 * (rank.steps.seconds or 0.0))
+            waits = rank.state == "running" and quiet_for > least
+            found[number] = paused if waits else ()
+        return found
 
     def find(self, number: int | None) -> LiveRank:
         """The rank of that number, None: the lowest; UsageError if there is no such rank."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Final
 
 from sonde.core.errors import UsageError
@@ -29,6 +30,7 @@ from sonde.wire.rank import Hello, Keep, Record, SetWatchpoints, Welcome
 from sonde.wire.shapes import BoxStatistic, DiagnosisView, TensorName
 
 _LEAD_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 0.5
 _MOST_COLOURED: Final = 600
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -46,18 +48,19 @@ class LiveRun:
         self.messages = RankMessages(self.ranks, self._run_control, self._changes)
         self.hits = self.messages.hits
         self._check = CheckNow(self._changes)
-        self._told_waiting: list[tuple[int, ...]] = []
+        self._told_waiting: dict[int, tuple[int, ...]] = {}
+        self._looked_at = 0.0
 
     @property
     def may_be_forgotten(self) -> bool:
         return not self.ranks.is_connected
 
     def view(self) -> api.RunView:
+        awaited = self._told_waiting = self.ranks.awaited()
         ranks = tuple(
-            rank.view(self.hits.count(number), self.ranks.awaited_by(rank))
+            rank.view(self.hits.count(number), awaited[number])
             for number, rank in sorted(self.ranks.items())
         )
-        self._told_waiting = self._waiting()
         losses = {number: rank.steps.points for number, rank in self.ranks.items()}
         return api.RunView(
             id=self.id,
@@ -125,11 +128,17 @@ class LiveRun:
         began to wait for another one."""
         was_answering = link.is_answering
         link.beat()
-        if link.is_answering != was_answering or self._waiting() != self._told_waiting:
+        if link.is_answering != was_answering or self._waits_otherwise():
             self._changes.touch("status")
 
-    def _waiting(self) -> list[tuple[int, ...]]:
-        return [self.ranks.awaited_by(rank) for rank in self.ranks.values()]
+    def _waits_otherwise(self) -> bool:
+        """Whether other ranks wait than the page was told. Each rank has a heartbeat, and a job may
+        have a thousand ranks: it is looked at twice a second."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        return self.ranks.awaited() != self._told_waiting
 
     def hear(self, link: RankLink) -> None:
         """Note that a message came over ``link``."""
@@ -144,7 +153,7 @@ class LiveRun:
         if rank.link is not link:
             return
         rank.disconnect()
-        self.messages.comparison.end(rank.number)
+        self.messages.comparison.lose(rank.number)
         if why:
             self.messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
         self._changes.touch("status", "notices")

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
-from tests.adapters.torch.ranks import planted
+from tests.adapters.torch.ranks import planted_catalogue as planted
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from sonde.adapters.torch.ranks import checking
+from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.ranks.options import RankOptions
 from sonde.ranks.report import RankReport
 
@@ -27,16 +28,20 @@ class Kept:
 
     made: ClassVar[list[Kept]] = []
 
-    def __init__(self, options: RankOptions, store: Any, say: Any) -> None:
+    def __init__(
+        self, options: RankOptions, store: Any, say: Any, marks: LineMarks, *, is_debugged: bool
+    ) -> None:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.reports: list[RankReport] = []
         self.findings: list[Any] = []
         self.judged_steps = 1
         self.send = self.reports.append
+        self.recorded = RecordedCollectives(self.rank, marks)
+        self.recorded.new(at_once=True)  # Those of earlier trainings.
         Kept.made.append(self)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        self.reports += self.recorded.new(at_once=True)
 
 
 def run(rank: int, world: int, directory: Path) -> None:

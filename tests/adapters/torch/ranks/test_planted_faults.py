@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.adapters.torch.ranks import planted
+from tests.adapters.torch.ranks import planted_catalogue as planted
 
 from sonde.core.finding import Finding
 from sonde.ranks.job import RankJob

@@ -23,7 +23,8 @@ from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.ranks.clips import ClipCalls
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
 from sonde.adapters.torch.ranks.connection import ReportSender
-from sonde.adapters.torch.ranks.private import default_store
+from sonde.adapters.torch.ranks.non_finite_search import NonFiniteSearch
+from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
 from sonde.adapters.torch.ranks.step_report import StepReporter
 from sonde.adapters.torch.step_numbers import StepNumbers
@@ -35,7 +36,7 @@ from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import DebuggerOptions
 from sonde.diagnosis.document import as_document
 from sonde.logs import say
-from sonde.ranks.finding_text import summary_line
+from sonde.ranks.finding_text import inferred_line, summary_line
 from sonde.ranks.options import RankOptions
 from sonde.ranks.report import RankReport
 
@@ -51,20 +52,24 @@ def check_ranks(
     rank: int | None = None,
     has_other_ranks: bool = False,
     debugger: DebuggerOptions | None = None,
+    is_observed: bool = False,
 ) -> Iterator[None]:
     """Compare the ranks of the training that runs in this block. ``rank``, ``has_other_ranks`` and
-    ``debugger`` are as in ``processes``: children of a program get them."""
+    ``debugger`` are as in ``processes``: children of a program get them. ``is_observed``: the ops
+    of the training are observed, so that no step is executed again to find where NaN begin."""
     if _RUNNING:
         raise UsageError(
             "the ranks are compared already; leave that block before starting another",
             slug="ranks-twice",
         )
-    checking = RankChecking(options, rank, has_other_ranks)
+    checking = RankChecking(
+        options, rank, has_other_ranks, is_debugged=debugger is not None, is_observed=is_observed
+    )
     _RUNNING.append(checking)
     try:
         with ExitStack() as undo:
             checking.install(undo)
-            in_child = partial(check_ranks, options)
+            in_child = partial(check_ranks, options, is_observed=is_observed)
             undo.enter_context(observed_children(in_child, None, checking.hand_over))
             try:
                 yield
@@ -79,12 +84,22 @@ class RankChecking:
     """The checks of one rank. Its hooks run in the training thread; a failure of Sonde is reported
     once and ends the checks, not the training. A forked child does nothing."""
 
-    def __init__(self, options: RankOptions, rank: int | None, has_other_ranks: bool) -> None:
+    def __init__(
+        self,
+        options: RankOptions,
+        rank: int | None,
+        has_other_ranks: bool,
+        *,
+        is_debugged: bool = False,
+        is_observed: bool = False,
+    ) -> None:
         self._options = options
+        self._is_debugged = is_debugged
         self._lines = RankLines(current_rank() if rank is None else rank, has_other_ranks)
         self._shield = FailureGuard(self._failed)
         self._sender: ReportSender | None = None
-        self._steps = StepReporter(self._send, options, self._shield)
+        search = None if is_observed else NonFiniteSearch(self._search_failed)
+        self._steps = StepReporter(self._send, options, self._shield, search)
         self._hooks = StepHooks(
             self._optimizer_begins,
             self._optimizer_left,
@@ -94,7 +109,12 @@ class RankChecking:
         )
         self._numbers = StepNumbers(self._begin_at, lambda: self._steps.step, self._failed)
         self._collectives = CollectiveCalls(
-            self._send, lambda: self._steps.step, lambda: self._steps.is_sampled, self._shield
+            self._send,
+            lambda: self._steps.step,
+            lambda: self._steps.is_sampled,
+            self._steps.loss_reduced,
+            self._steps.marks,
+            self._shield,
         )
         self._clips = ClipCalls(self._steps.gradients_ready, self._steps.clipped, self._shield)
         self._samplers = SamplerCalls(self._send, self._shield)
@@ -105,6 +125,7 @@ class RankChecking:
     def install(self, undo: ExitStack) -> None:
         """Follow the training until ``undo`` is closed."""
         ignore_warning_about_hooks(undo)
+        limit_recorder(undo)
         wrap(dist.distributed_c10d, "init_process_group", self._connecting, undo)
         wrap(dist, "init_process_group", self._connecting, undo)
         wrap(dist, "destroy_process_group", self._disconnecting, undo)
@@ -128,7 +149,8 @@ class RankChecking:
             return
         sender = self._sender
         if sender is None:
-            if not self._is_handed_over and not self._is_off:
+            is_said = not self._is_handed_over and not self._options.is_default
+            if is_said and not self._is_off:
                 self._lines(
                     ProblemLine(
                         "sonde: --check-ranks had nothing to compare: the program has made no "
@@ -142,6 +164,8 @@ class RankChecking:
             if sender.rank == 0:
                 steps, ranks = sender.judged_steps, sender.world_size
                 say(summary_line(sender.findings, steps, ranks))
+                if inferred := self._steps.tensors.layout.inferred:
+                    say(inferred_line(inferred))
                 self._write(sender.findings)
 
     def _write(self, findings: Sequence[Finding]) -> None:
@@ -182,7 +206,9 @@ class RankChecking:
             return
         self._lines.rank = dist.get_rank()
         store = default_store()
-        self._sender = ReportSender(self._options, store, self._lines)
+        self._sender = ReportSender(
+            self._options, store, self._lines, self._steps.marks, is_debugged=self._is_debugged
+        )
         self._steps.begin(self._sender.rank, self._sender.world_size)
 
     def _send(self, report: RankReport) -> None:
@@ -196,7 +222,8 @@ class RankChecking:
             return
         with self._shield:
             self._numbers.find_trainer()
-            self._steps.optimizer_begins(optimizer)
+            has_closure = self._hooks.closure is not None
+            self._steps.optimizer_begins(optimizer, has_closure=has_closure)
 
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         """Weights are compared when the whole step has ended."""
@@ -227,6 +254,11 @@ class RankChecking:
     @property
     def _is_idle(self) -> bool:
         return self._is_off or self._sender is None or os.getpid() != self._pid
+
+    def _search_failed(self, error: Exception) -> None:
+        """The search for NaN and Inf is off; the checks go on."""
+        pass_on(error)
+        _log.exception("the search for NaN and Inf failed", exc_info=error)
 
     def _failed(self, error: Exception) -> None:
         pass_on(error)

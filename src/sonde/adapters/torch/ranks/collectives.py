@@ -15,6 +15,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import calling_line
 from sonde.adapters.torch.ranks.digests import plain, tensor_digest
 from sonde.adapters.torch.ranks.layout import group_name
+from sonde.adapters.torch.ranks.recorded_collectives import LineMarks
 from sonde.core.patching import wrap
 from sonde.ranks.report import CollectiveReport, CollectiveResult, RankReport
 
@@ -56,11 +57,14 @@ _SIGNATURES = {
 @dataclass(slots=True, eq=False)
 class CollectiveCalls:
     """Wraps the functions of ``torch.distributed``. ``send`` takes a report; ``step`` is the
-    running step; ``is_compared``: whether results are compared in it."""
+    running step; ``is_compared``: whether results are compared in it. ``reduced`` is called when
+    the ranks have reduced a single number: with that of this rank, the mean, and the line."""
 
     send: Callable[[RankReport], None]
     step: Callable[[], int]
     is_compared: Callable[[], bool]
+    reduced: Callable[[float, float, str], None]
+    marks: LineMarks
     shield: Any
     _sequences: dict[str, int] = field(default_factory=dict)
     _depth: int = 0
@@ -81,10 +85,13 @@ class CollectiveCalls:
                     return original(*args, **kwargs)
                 call: tuple[str, int] | None = None
                 given: tuple[int, ...] = ()
+                number: float | None = None
                 with self.shield, private.unobserved():
                     call = self._begin(signature, args, kwargs)
                     if call is not None and self._wants_result(signature, kwargs):
-                        given = _digests(_argument(signature.given, args, kwargs))
+                        tensor = _argument(signature.given, args, kwargs)
+                        given = _digests(tensor)
+                        number = _number(signature, tensor)
                 self._depth += 1
                 try:
                     result = original(*args, **kwargs)
@@ -94,11 +101,23 @@ class CollectiveCalls:
                     with self.shield, private.unobserved():
                         got = _digests(_argument(signature.got, args, kwargs))
                         self.send(CollectiveResult(dist.get_rank(), *call, given, got))
+                        if number is not None:
+                            self._reduced(signature, args, kwargs, number)
                 return result
 
             return collective
 
         return make
+
+    def _reduced(
+        self, signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any], given: float
+    ) -> None:
+        group = _argument(signature.group, args, kwargs)
+        op = _reduce_op(signature, args, kwargs)
+        parts = dist.get_world_size(group) if op == "SUM" else 1
+        if op in ("SUM", "AVG"):
+            got = float(_argument(("tensor", 0), args, kwargs))
+            self.reduced(given, got / parts, calling_line())
 
     def _wants_result(self, signature: _Signature, kwargs: dict[str, Any]) -> bool:
         return signature.got is not None and self.is_compared() and not kwargs.get("async_op")
@@ -113,15 +132,13 @@ class CollectiveCalls:
         name = group_name(group)
         sequence = self._sequences[name] = self._sequences.get(name, -1) + 1
         tensor = _argument(signature.given, args, kwargs)
-        reduced = ""
-        if signature.reduce is not None:
-            op = _argument(signature.reduce, args, kwargs)
-            reduced = str(dist.ReduceOp.SUM if op is None else op).rpartition(".")[2]
         root = -1
         if signature.root is not None:
             found = _argument(signature.root, args, kwargs)
             root = found if isinstance(found, int) else -1
         is_tensor = isinstance(tensor, torch.Tensor)
+        line = calling_line()
+        self.marks.add(line, self.step())
         self.send(
             CollectiveReport(
                 dist.get_rank(),
@@ -130,9 +147,9 @@ class CollectiveCalls:
                 signature.kind,
                 str(tensor.dtype).removeprefix("torch.") if is_tensor else "",
                 tensor.numel() if is_tensor else 0,
-                reduced,
+                _reduce_op(signature, args, kwargs),
                 root,
-                calling_line(),
+                line,
                 self.step(),
             )
         )
@@ -144,6 +161,22 @@ def _argument(where: tuple[str, int], args: tuple[Any, ...], kwargs: dict[str, A
     if name in kwargs:
         return kwargs[name]
     return args[position] if 0 <= position < len(args) else None
+
+
+def _reduce_op(signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """``SUM``, ``AVG``, ...; empty for a collective that does not reduce."""
+    if signature.reduce is None:
+        return ""
+    op = _argument(signature.reduce, args, kwargs)
+    return str(dist.ReduceOp.SUM if op is None else op).rpartition(".")[2]
+
+
+def _number(signature: _Signature, tensor: Any) -> float | None:
+    """The number that is given to an all_reduce; None of tensors with several."""
+    is_number = isinstance(tensor, torch.Tensor) and tensor.numel() == 1
+    if signature.kind != "all_reduce" or not is_number or not tensor.is_floating_point():
+        return None
+    return float(tensor)
 
 
 def _digests(value: Any) -> tuple[int, ...]:

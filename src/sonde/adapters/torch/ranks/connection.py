@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -23,21 +24,24 @@ import torch.distributed as dist
 
 from sonde.adapters.torch.calling_line import line_of
 from sonde.adapters.torch.debugging.training import process_metadata
+from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
+from sonde.debugger.connection.session import open_session
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.logs import say
 from sonde.ranks.finding_codec import decode_findings
 from sonde.ranks.finding_text import finding_lines
 from sonde.ranks.options import RankOptions
-from sonde.ranks.report import RankReport, ReportError, StackReport, encode
+from sonde.ranks.report import CollectiveReport, RankReport, ReportError, StackReport, encode
 from sonde.wire import rank as messages
 
 _log = logging.getLogger("sonde.debugger")
 _KEY: Final = "sonde/ranks/server"
 _FLUSH_SECONDS: Final = 0.1
+_HURRY_SECONDS: Final = 0.01
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 20.0
 _CONNECT_SECONDS: Final = 10.0
@@ -60,9 +64,19 @@ class ReportSender:
     """Sends reports from a thread of its own; ``send`` never waits. ``say`` prints a line.
 
     At most 20,000 reports wait for the server; beyond, the oldest are dropped, and that is said.
+    ``is_debugged``: the process has a session with a debugger server, or will have one; the reports
+    go there, so that the page shows them.
     """
 
-    def __init__(self, options: RankOptions, store: Any, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: RankOptions,
+        store: Any,
+        say: Callable[[str], None],
+        marks: LineMarks,
+        *,
+        is_debugged: bool = False,
+    ) -> None:
         self._options = options
         self._store = store
         self._say = say
@@ -72,12 +86,15 @@ class ReportSender:
         self.findings: list[Finding] = []
         self.judged_steps = 0
         self._printed = 0
+        self._recorded = RecordedCollectives(self.rank, marks)
         self._waiting: deque[RankReport] = deque()
         self._dropped = 0
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        self._hurry_from = 0.0
         self._is_ending = False
         self._link: Link | None = None
+        self._is_debugged = is_debugged
         self._server: ServerProcess | None = None
         self._is_connected = threading.Event()
         self._summary = threading.Event()
@@ -91,6 +108,9 @@ class ReportSender:
                 self._waiting.popleft()
                 self._dropped += 1
             self._waiting.append(report)
+        # A collective that does not fit may end the process: it is reported before it runs.
+        if isinstance(report, CollectiveReport) and time.monotonic() > self._hurry_from:
+            self._wake.set()
 
     def close(self) -> None:
         """Send what is left; rank 0 waits until the server has compared everything."""
@@ -104,7 +124,8 @@ class ReportSender:
             link.send(messages.JobEnd())
             if self.rank == 0:
                 self._summary.wait(_END_SECONDS)
-            link.close(messages.Goodbye(0, ""))
+            if not self._is_debugged:
+                link.close(messages.Goodbye(0, ""))
         if self._dropped:
             self._say(
                 ProblemLine(
@@ -128,9 +149,27 @@ class ReportSender:
             self._unchecked(f"{type(error).__name__}: {error}")
 
     def _exchange(self) -> None:
+        link = self._shared_link() if self._is_debugged else self._own_link()
+        if link is None:
+            return
+        self._link = link
+        link.send(messages.JobStart(self._options.hang_seconds))
+        while True:
+            is_last = self._is_ending
+            for report in self._recorded.new(at_once=is_last):
+                self.send(report)
+            self._flush(link)
+            if is_last:
+                return
+            self._hurry_from = time.monotonic() + _HURRY_SECONDS
+            if self._wake.wait(_FLUSH_SECONDS) and not self._is_ending:
+                self._wake.clear()
+
+    def _own_link(self) -> Link | None:
+        """A connection to the server of the job, which rank 0 starts."""
         address = self._start() if self.rank == 0 else self._find()
         if address is None:
-            return
+            return None
         link = Link(
             address.host,
             address.port,
@@ -139,15 +178,17 @@ class ReportSender:
             deliver=self._deliver,
         )
         link.open(wait_seconds=_CONNECT_SECONDS)
-        self._link = link
-        link.send(messages.JobStart(self._options.hang_seconds))
         link.send(messages.Status("running", 0, None, None, None, None, "", 0))
-        while True:
-            is_last = self._is_ending
-            self._flush(link)
-            if is_last:
-                return
-            self._wake.wait(_FLUSH_SECONDS)
+        return link
+
+    def _shared_link(self) -> Link | None:
+        """The connection of the debugger, as soon as there is one."""
+        while not self._is_ending:
+            session = open_session()
+            if session is not None and session.is_connected:
+                return session.share(self._deliver)
+            self._wake.wait(_LOOK_SECONDS)
+        return None
 
     def _start(self) -> ServerAddress:
         is_local = os.environ.get("LOCAL_WORLD_SIZE", "") == str(self.world_size) or (

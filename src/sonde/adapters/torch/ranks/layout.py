@@ -1,4 +1,8 @@
-"""How the tensors of a rank are laid out over ranks: from DDP, DTensor, or inferred."""
+"""How the tensors of a rank are laid out over ranks.
+
+Asked in this order: the file of ``--placements``, DTensor (FSDP2, TP), the attributes of Megatron,
+DDP. What is left is inferred: a parameter that all ranks begin with alike is replicated.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.ranks.megatron import MegatronLayout
+from sonde.ranks.job_step import ranks_text
+from sonde.ranks.placement_file import DeclaredPlacements
 from sonde.ranks.report import GroupRole, Placement, RankDescription, RankTensor
 
 WORLD = "world"
@@ -39,6 +46,8 @@ class TensorPlacements:
     """Finds the tensors of this rank and their placements. ``tensors`` are in the order of
     ``description``; they are found again for each step, so that nothing is kept alive."""
 
+    rank: int = 0
+    declared: DeclaredPlacements | None = None
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     roles: dict[str, GroupRole] = field(default_factory=dict)
     named: dict[tuple[int, str], RankTensor] = field(default_factory=dict)
@@ -54,16 +63,27 @@ class TensorPlacements:
         for label, module in known:
             prefix = f"{label}." if len(known) > 1 else ""
             for name, parameter in module.named_parameters():
-                self._names.setdefault(private.tensor_id(parameter), prefix + _plain_name(name))
+                self._names.setdefault(private.tensor_id(parameter), prefix + plain_name(name))
             for inner in module.modules():
                 if isinstance(inner, DistributedDataParallel):
                     for parameter in inner.parameters():
                         wrapped[private.tensor_id(parameter)] = inner
-        for number, tensor in enumerate(parameters):
+        listed = list(parameters)
+        wrappers = {id(each.process_group): each.process_group for each in wrapped.values()}
+        attributes = MegatronLayout.of(listed, list(wrappers.values()))
+        for number, tensor in enumerate(listed):
             key = private.tensor_id(tensor)
             if (key, "") not in self.named:
                 name = self._names.get(key, f"parameter_{number}")
-                self.named[key, ""] = self._tensor(name, tensor, wrapped.get(key))
+                found = self._declared(name)
+                if found is None:
+                    found = self._found(tensor, wrapped.get(key), attributes)
+                self.named[key, ""] = _described(name, tensor, found)
+
+    @property
+    def inferred(self) -> list[str]:
+        """The parameters whose placement is inferred."""
+        return [e.name for e in self.named.values() if e.is_inferred and e.kind == "parameter"]
 
     def learn_states(self, optimizer: torch.optim.Optimizer) -> bool:
         """Learn the tensors that ``optimizer`` keeps for its parameters, which are laid out as
@@ -82,6 +102,10 @@ class TensorPlacements:
                     self.named[key] = replace(owner, name=text, kind="state", dtype=dtype)
         return len(self.named) > count
 
+    def declares(self, role: GroupRole) -> bool:
+        """Whether the file of placements has a group with this role."""
+        return self.declared is not None and any(e.role == role for e in self.declared.groups)
+
     def of(self, parameter: torch.Tensor) -> RankTensor | None:
         """The description of a parameter, if it has one."""
         return self.named.get((private.tensor_id(parameter), ""))
@@ -96,30 +120,40 @@ class TensorPlacements:
             _environment(self.named.values()),
         )
 
-    def _tensor(
-        self, name: str, parameter: torch.Tensor, wrapper: DistributedDataParallel | None
-    ) -> RankTensor:
-        local = getattr(parameter, "_local_tensor", parameter)
-        placements: tuple[Placement, ...]
-        inferred = False
+    def _declared(self, name: str) -> tuple[Placement, ...] | None:
+        """What the file of placements says about a tensor; None if it says nothing."""
+        found = None if self.declared is None else self.declared.of(name)
+        if found is None:
+            return None
+        placements = []
+        for each in found:
+            ranks = each.group.of(self.rank)
+            if len(ranks) > 1:
+                label = f"{each.group.name} {ranks_text(ranks)}"
+                self.groups[label] = ranks
+                self.roles[label] = each.group.role
+                placements.append(Placement(label, each.kind, each.dim))
+        return tuple(placements)
+
+    def _found(
+        self,
+        parameter: torch.Tensor,
+        wrapper: DistributedDataParallel | None,
+        attributes: MegatronLayout | None,
+    ) -> tuple[Placement, ...] | None:
+        """What torch and the attributes of the parameter say; None if that is nothing."""
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is not None and mesh.size() > 1:
-            placements = tuple(self._mesh_placements(parameter, mesh))
-        elif wrapper is not None:
+            return tuple(self._mesh_placements(parameter, mesh))
+        placements = []
+        if attributes is not None:
+            for group, role, kind, dim in attributes.placements(parameter):
+                placements.append(Placement(self._add_group(group, role), kind, dim))
+        if wrapper is not None:
             group = self._add_group(wrapper.process_group, "data")
-            placements = (Placement(group, "replicated"),)
-        else:
-            inferred = True
-            placements = (Placement(WORLD, "replicated"),)
-        return RankTensor(
-            name,
-            "parameter",
-            tuple(local.shape),
-            str(parameter.dtype).removeprefix("torch."),
-            placements,
-            parameter.requires_grad,
-            inferred,
-        )
+            if all(each.group != group for each in placements):
+                placements.append(Placement(group, "replicated"))
+        return tuple(placements) or None
 
     def _mesh_placements(self, parameter: Any, mesh: Any) -> Iterator[Placement]:
         names = mesh.mesh_dim_names or ()
@@ -149,8 +183,23 @@ def outermost(modules: Mapping[nn.Module, str]) -> list[tuple[str, nn.Module]]:
     return [(label, module) for module, label in modules.items() if id(module) not in inner]
 
 
-def _plain_name(name: str) -> str:
-    """The name of a parameter without what wrappers add."""
+def _described(
+    name: str, parameter: torch.Tensor, placements: tuple[Placement, ...] | None
+) -> RankTensor:
+    local = getattr(parameter, "_local_tensor", parameter)
+    return RankTensor(
+        name,
+        "parameter",
+        tuple(local.shape),
+        str(parameter.dtype).removeprefix("torch."),
+        (Placement(WORLD, "replicated"),) if placements is None else placements,
+        parameter.requires_grad,
+        placements is None,
+    )
+
+
+def plain_name(name: str) -> str:
+    """The name of a parameter or module without what wrappers add."""
     parts = name.split(".")
     return ".".join(
         part for part in parts if part not in ("module", "_orig_mod", "_fsdp_wrapped_module")

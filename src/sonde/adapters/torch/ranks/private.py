@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from contextlib import ExitStack
+from typing import Any, Final
 
+import torch
+import torch.distributed as dist
 from torch.distributed import distributed_c10d
+
+_RECORDER_SIZE: Final = "TORCH_FR_BUFFER_SIZE"
+_RECORDED: Final = 512
+
+
+def own_groups() -> list[Any]:
+    """The process groups of several ranks that the program made, and that this rank is in."""
+    world = distributed_c10d._world
+    groups = [group for group in world.pg_map if group is not dist.group.WORLD]
+    return [group for group in groups if group.size() > 1]
+
+
+def default_group_name() -> str:
+    """The name of the default group, as the flight recorder has it."""
+    return str(distributed_c10d._get_default_group().group_name)
+
+
+def limit_recorder(undo: ExitStack) -> None:
+    """Let torch's flight recorder keep 512 collectives, so that it can be read in milliseconds,
+    unless the user has chosen how many. It reads the variable when the first group is made."""
+    if _RECORDER_SIZE not in os.environ:
+        os.environ[_RECORDER_SIZE] = str(_RECORDED)
+        undo.callback(os.environ.pop, _RECORDER_SIZE, None)
+
+
+def recorded_collectives() -> bytes | str:
+    """What the flight recorder has, as JSON; empty where torch has none."""
+    dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
+    found: bytes | str = b"" if dump is None else dump(includeCollectives=True, onlyActive=False)
+    return found
 
 
 def default_store() -> Any:

@@ -1,0 +1,164 @@
+"""The tensors that a rank describes to the server: finds, names and hashes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.debugging.optimizers import parameters_of
+from sonde.adapters.torch.ranks.digests import is_constant, plain, project, tensor_digest
+from sonde.adapters.torch.ranks.layout import TensorPlacements, outermost
+from sonde.adapters.torch.ranks.local_gradients import LocalGradient, LocalGradients
+from sonde.adapters.torch.ranks.running_step import RunningStep
+from sonde.core.patching import wrap
+from sonde.core.weak_table import WeakTable
+from sonde.ranks.placement_file import DeclaredPlacements
+from sonde.ranks.report import RankGradient, RankReport, StepReport
+
+
+class DescribedTensors:
+    """Follows optimizers and modules; ``send`` takes the description of this rank whenever there
+    are new tensors. Used from the training thread."""
+
+    def __init__(
+        self,
+        send: Callable[[RankReport], None],
+        shield: Any,
+        declared: DeclaredPlacements | None,
+    ) -> None:
+        self._send = send
+        self._shield = shield
+        self.layout = TensorPlacements(declared=declared)
+        self.modules: WeakTable[nn.Module, str] = WeakTable()
+        self._optimizers: WeakTable[torch.optim.Optimizer, None] = WeakTable()
+        self._local: LocalGradients | None = None
+        self._world_size = 1
+
+    def install(self, is_wanted: Callable[[], bool], undo: ExitStack) -> None:
+        self._local = LocalGradients(is_wanted, self._shield, undo)
+        patch = wrap(torch.optim.Optimizer, "add_param_group", self._adding, undo)
+        private.hide_from_compiler(patch.replacement)
+
+    def begin(self, rank: int, world_size: int) -> None:
+        self.layout.rank, self._world_size = rank, world_size
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return list(self._optimizers)
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer, source: str) -> list[torch.Tensor]:
+        """An optimizer begins its step: learn its parameters if they are new; its parameters."""
+        parameters = list(parameters_of(optimizer))
+        if optimizer not in self._optimizers:
+            self._optimizers[optimizer] = None
+            if self._local is not None:
+                self._local.follow(parameters)
+        self.learn(parameters, source)
+        return parameters
+
+    def learn(self, parameters: Sequence[torch.Tensor], source: str) -> None:
+        """Describe this rank when there are parameters that it has not described."""
+        if all(self.layout.of(each) is not None for each in parameters):
+            return
+        modules = outermost({each: self.modules.get(each) or "" for each in list(self.modules)})
+        rank = self.layout.rank
+        with private.unobserved(), torch.no_grad():
+            self.layout.learn(modules, parameters)
+            self._send(self.layout.description(rank, self._world_size))
+            known = self._tensors()
+            constants = [n for n, each in enumerate(known) if each is None or is_constant(each)]
+            self._send(StepReport(rank, -1, self.digests(), tuple(constants), source=source))
+
+    def digests(self) -> tuple[int, ...]:
+        """The hashes of all described tensors as they are now."""
+        with private.unobserved(), torch.no_grad():
+            new = [self.layout.learn_states(each) for each in self.optimizers]
+            if any(new):
+                self._send(self.layout.description(self.layout.rank, self._world_size))
+            return tuple(0 if each is None else tensor_digest(each) for each in self._tensors())
+
+    def measure(self, parameters: Sequence[torch.Tensor], step: RunningStep) -> None:
+        """Hash and project the gradients that the optimizer uses, each parameter once a step."""
+        assert self._local is not None
+        with private.unobserved(), torch.no_grad():
+            for parameter in parameters:
+                known = self.layout.of(parameter)
+                if known is None or known.name in step.gradients:
+                    continue
+                if parameter.grad is None:
+                    if not known.is_inferred:
+                        step.without.append(known.name)
+                    continue
+                report = _gradient(known.name, parameter.grad, self._local.of(parameter))
+                if report is not None:
+                    step.gradients[known.name] = report
+
+    def step_ended(self) -> None:
+        if self._local is not None:
+            self._local.clear()
+
+    def _adding(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def add_param_group(optimizer: Any, group: Any) -> Any:
+            result = original(optimizer, group)
+            with self._shield:
+                if self._local is not None:
+                    self._local.follow(list(parameters_of(optimizer)))
+            return result
+
+        return add_param_group
+
+    def _tensors(self) -> list[torch.Tensor | None]:
+        """The described tensors, in their order; None for one that is gone."""
+        alive: dict[tuple[int, str], torch.Tensor] = {}
+        for optimizer in self.optimizers:
+            for parameter in parameters_of(optimizer):
+                key = private.tensor_id(parameter)
+                alive[key, ""] = parameter
+                for name, value in optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, torch.Tensor):
+                        alive[key, str(name)] = value
+        return [alive.get(key) for key in self.layout.named]
+
+
+def _gradient(
+    name: str, gradient: torch.Tensor, local: LocalGradient | None
+) -> RankGradient | None:
+    values = plain(gradient)
+    if values is None or not values.is_floating_point():
+        return None
+    used = tuple(project(values).tolist())
+    total: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
+    if local is not None and local.total is not None and local.last is not None:
+        total, last = tuple(local.total.tolist()), tuple(local.last.tolist())
+    return RankGradient(
+        name,
+        tensor_digest(values),
+        0 if local is None else local.digest,
+        used,
+        total,
+        last,
+        is_finite=all(map(math.isfinite, used)),
+        is_local_finite=all(map(math.isfinite, total)),
+    )
+
+
+def decisions(optimizers: Sequence[torch.optim.Optimizer], step: RunningStep) -> dict[str, str]:
+    """What all ranks must decide alike."""
+    found = {"whether the step is skipped": str(step.is_skipped)}
+    trainable = 0
+    for number, optimizer in enumerate(optimizers):
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        text = ", ".join(f"{float(rate):.6g}" for rate in rates if rate is not None)
+        found[f"the learning rate of optimizer {number}" if number else "the learning rate"] = text
+        trainable += sum(each.requires_grad for each in parameters_of(optimizer))
+    found["the number of trainable parameters"] = str(trainable)
+    if step.without:
+        found["the parameters without a gradient"] = ", ".join(sorted(step.without)[:5])
+    return found
