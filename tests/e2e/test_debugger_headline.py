@@ -84,6 +84,43 @@ def test_an_overflow_dump_opens_at_its_producer(browser: Browser, tmp_path: Path
         picture(page, "91-headline-overflow")
 
 
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (
+            "log_of_zero.py",
+            "log made 13 Inf of 15 values in step 0, forward, at log_of_zero.py:12 "
+            "`entropy = odds * torch.log(odds)  # FIRST` (Default/log-op0): 13 of its 15 inputs "
+            "are 0, exactly where the Inf are. 7 other ops got them from there.",
+        ),
+        (
+            "division_by_zero.py",
+            "div made 6 NaN of 24 values in step 1, forward, at division_by_zero.py:9 "
+            "`return (x - x.mean(0)) / deviation  # FIRST` (Default/div-op0): 0 is divided by 0 in "
+            "6 places, exactly where the NaN are. 36 other ops got them from there.",
+        ),
+        (
+            "half_precision.py",
+            "mul made 54 Inf of 64 values in step 1, forward, at half_precision.py:15 "
+            "`return self.out(hidden * hidden)  # FIRST` (Default/network-Net/mul-op0): its result "
+            "is beyond 65504, the largest float16: its inputs reach 3072 and 3072 in magnitude. 50 "
+            "other ops got them from there.",
+        ),
+    ],
+)
+def test_the_headline_alone_tells_the_cause(
+    browser: Browser, tmp_path: Path, script: str, sentence: str
+) -> None:
+    dump = tmp_path / "d"
+    run("-m", "sonde", "run", "--overflow", "--dump-to", str(dump), str(SCRIPTS / script))
+    with Process("view", "--port", "0", "--no-browser", str(dump)) as view:
+        page = look(browser, view.said(r"the page is at (\S+)").group(1))
+        says(page, sentence.replace("  ", " "))
+        actions = page.locator(".headline-actions").get_by_role("button")
+        texts = actions.all_inner_texts()
+        assert texts == ["Values", "Inputs", "Op", "Ops of this line", "Hits", "Advice"]
+
+
 # ------------------------------------------------------------- ranks that say what they are told
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from sonde.server.causes import causes_of, phase_of
 from sonde.server.headlines import cause_headline, first_bad_loss, headline_of_hits
 from sonde.wire.shapes import HeadlineText, Hit, LossPoint, TensorType
@@ -68,3 +70,11 @@ def test_weights_gradients_and_ops_have_their_phase() -> None:
         "backward",
         "forward",
     ]
+
+
+def test_the_rank_that_made_nan_comes_before_those_that_received_them() -> None:
+    reduced = "Gradients/Default/c10d_allreduce_-op0"
+    received = hit(1, reduced, origin=reduced, part="producer")
+    made = msgspec.structs.replace(hit(5, SQRT), rank=1)
+    found = causes_of([received, made]).list()
+    assert [(each.rank, each.origin) for each in found.causes] == [(1, SQRT), (0, reduced)]

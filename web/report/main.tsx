@@ -19,6 +19,7 @@ const PAGES: Readonly<Record<string, unknown>> = {
 
 const NAMES: Readonly<Record<string, string>> = {
   comparison: "Comparison",
+  diagnosis: "Diagnosis",
   losses: "Losses",
   profile: "Profile",
   study: "Study",
@@ -30,6 +31,7 @@ const COMMANDS: Readonly<Record<string, readonly [string, string]>> = {
   dump: ["sonde view DUMP", "look at a dump"],
   comparison: ["sonde compare A B --html", "two dumps"],
   losses: ["sonde loss A B --html", "two loss curves"],
+  diagnosis: ["sonde diagnose --html train.py", "why a training learns badly"],
   profile: ["sonde profile train.py", "where the time goes"],
   study: ["sonde tune config.yaml", "search hyper-parameters"],
 };

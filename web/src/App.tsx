@@ -7,7 +7,7 @@ import { Headline } from "./panels/Headline";
 import { Help } from "./panels/Help";
 import { Hits } from "./panels/Hits";
 import { LossPanel } from "./panels/LossPanel";
-import { Messages } from "./panels/Messages";
+import { Banner, Toasts } from "./panels/Messages";
 import { NodeList } from "./panels/NodeList";
 import { NodeMenu } from "./panels/NodeMenu";
 import { OpDetails } from "./panels/OpDetails";
@@ -33,8 +33,9 @@ export function App(): JSX.Element {
   return (
     <>
       <TopBar />
-      <Messages />
+      <Banner />
       <Headline />
+      <Toasts />
       {run.value === null ? <Welcome isLoaded={areRunsLoaded.value} /> : <Workspace />}
       <NodeMenu />
       <OpenDialog />

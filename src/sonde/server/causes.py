@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sonde.core.graph import GRADIENTS, OPTIMIZER
+from sonde.watch.hit_text import is_collective
 from sonde.wire.api import CauseList, CausePhase, CauseView, HitPhase
 from sonde.wire.shapes import Hit
 
@@ -52,6 +53,19 @@ def _rank_of(hit: Hit) -> tuple[bool, int, int, int]:
     return hit.part != "producer", hit.step, hit.order, hit.number
 
 
+def _place(hit: Hit) -> tuple[bool, int, bool, int, int]:
+    """Causes of NaN and Inf first, the earliest first; in one step a rank that made them before the
+    ranks that received them."""
+    origin = hit.origin
+    return (
+        origin is None,
+        hit.step,
+        origin is not None and is_collective(origin),
+        hit.order,
+        hit.number,
+    )
+
+
 class CauseTable:
     """The causes of the hits of a run. Used in the event loop's thread only."""
 
@@ -69,7 +83,7 @@ class CauseTable:
     def list(self, rank: int | None = None) -> CauseList:
         """The causes of one rank, or of all: those of NaN and Inf first, the earliest first."""
         chosen = [(key, group) for key, group in self._groups.items() if rank in (None, key[0])]
-        chosen.sort(key=lambda each: (not each[0][1], _rank_of(each[1].first)[1:]))
+        chosen.sort(key=lambda each: _place(each[1].first))
         undecided = sum(n for each, n in self._undecided.items() if rank in (None, each))
         views = tuple(_view(key, group) for key, group in chosen[:MOST_CAUSES])
         return CauseList(len(chosen), views, undecided)

@@ -13,6 +13,7 @@ from sonde.dump.reading.side_files import OverflowVerdict
 from sonde.server.causes import CauseTable, causes_of
 from sonde.server.findings import finding_headline
 from sonde.watch.headline import spread_text
+from sonde.watch.hit_text import is_collective
 from sonde.wire.api import CauseView, RankView, RunHeadline
 from sonde.wire.convert import source_line
 from sonde.wire.shapes import DiagnosisView, HeadlineText, Hit, HitRef, LossPoint, SourceLine
@@ -67,9 +68,11 @@ def live_headline(
     for rank in ranks:
         if has_failed(rank):
             return _crash_headline(rank, several)
-    for rank in ranks:
-        if rank.state == "paused" and rank.hit is not None:
-            return _stop_headline(rank, rank.hit, causes, several)
+    stops = [(each, each.hit) for each in ranks if each.state == "paused" and each.hit is not None]
+    if stops:
+        # A rank that got the values from another one is not the first to be named.
+        rank, hit = min(stops, key=lambda each: (each[1].step, is_collective(each[1].op)))
+        return _stop_headline(rank, hit, causes, several)
     for rank in ranks:
         step = first_bad_loss(losses.get(rank.rank, ()))
         if step is not None:

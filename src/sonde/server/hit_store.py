@@ -187,7 +187,7 @@ class HitStore:
         """The ops of one rank that produced non-finite values, according to its hits."""
         known = self._origins.get(rank)
         if known is None:
-            own = [hit for hit in self._hits.values() if hit.rank == rank]
+            own = [h for h in self._hits.values() if h.rank == rank and h.verdict == "hit"]
             named = {hit.origin for hit in own if hit.origin is not None}
             known = self._origins[rank] = named | {h.op for h in own if h.part == "producer"}
         return known

@@ -16,6 +16,7 @@ from sonde.core.running_training import step_text
 from sonde.core.text.number_text import count_text, number_text
 from sonde.watch.conditions import CATALOGUE, Value
 from sonde.watch.explanations.made_values import MadeValues
+from sonde.watch.hit_text import is_collective
 from sonde.watch.origins import Origin
 
 _LEAVES: Final = {"Parameter": "weight", "Input": "input", "Constant": "constant"}
@@ -51,8 +52,19 @@ def origin_headline(origin: Origin) -> Headline:
         what = _LEAVES.get(origin.type, "input")
         name = origin.op.rpartition("/")[2]
         return _headline(f"the {what} {name} contains {_counts(origin.made)}", origin)
+    if is_collective(origin.op):
+        title = f"{_plain(origin.type)} returned {_counts(origin.made)}"
+        return _headline(title, origin, _received(origin.made))
     title = f"{_plain(origin.type)} made {_counts(origin.made)}"
     return _headline(title, origin, _why(origin.made))
+
+
+def _received(made: MadeValues | None) -> str:
+    """Why a collective whose inputs on this rank are finite returns other values."""
+    is_nan = made is not None and made.nan > 0
+    return ": the values of this rank are finite, " + (
+        "another rank sent them" if is_nan else "another rank sent them, or their sum is too large"
+    )
 
 
 def _headline(title: str, origin: Origin, why: str = "") -> Headline:

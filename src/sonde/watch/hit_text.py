@@ -12,11 +12,15 @@ COLLECTIVES: Final = ("c10d_", "_c10d_functional_")
 """The beginnings of the names of ops that receive values of other ranks."""
 
 
+def is_collective(op: str) -> bool:
+    """Whether the op called ``op`` receives values of other ranks."""
+    return op.rpartition("/")[2].startswith(COLLECTIVES)
+
+
 def origin_note(op: str, traced: Traced, step: int) -> str:
     """A remark on an origin that is not in this step, or may not be on this rank; or nothing."""
     if traced.is_producer:
-        is_shared = op.rpartition("/")[2].startswith(COLLECTIVES)
-        return "; another rank may have made them" if is_shared else ""
+        return "; another rank may have made them" if is_collective(op) else ""
     return f"; since {step_text(traced.origin.step)}" if traced.origin.step < step else ""
 
 

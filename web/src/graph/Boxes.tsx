@@ -177,7 +177,7 @@ function Badge({ hits, x }: { hits: number; x: number }): JSX.Element {
   const text = hits > 999 ? "999+" : String(hits);
   const width = 8 + textWidth(text, FONTS.badge);
   return (
-    <g class="badge" transform={`translate(${x} -2)`}>
+    <g class="badge" aria-hidden="true" transform={`translate(${x} -2)`}>
       <rect x={-width / 2} y="-7" width={width} height="14" rx="7" />
       <text text-anchor="middle">{text}</text>
     </g>
@@ -224,7 +224,6 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
       transform={`translate(${x.toFixed(1)} ${y.toFixed(1)})`}
       data-path={box.path}
       role="button"
-      aria-label={describe(box)}
       aria-expanded={canOpen ? box.isOpen : undefined}
       onClick={(event) => {
         event.stopPropagation();
@@ -264,6 +263,7 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
       )}
       <text
         class="label"
+        aria-hidden="true"
         x={canOpen ? 22 : box.isOpen ? 12 : width / 2}
         y={middle}
         text-anchor={canOpen ? "start" : "middle"}
@@ -271,7 +271,7 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
         {label}
       </text>
       {canOpen && (
-        <text class="count" x={width - 8} y={middle} text-anchor="end">
+        <text class="count" aria-hidden="true" x={width - 8} y={middle} text-anchor="end">
           {countText(node)}
         </text>
       )}

@@ -51,6 +51,14 @@ export function GraphTools({
           follow training
         </label>
       )}
+    </div>
+  );
+}
+
+/** What is done with the picture: close, zoom, save. */
+export function PictureTools({ camera }: { readonly camera: Camera }): JSX.Element {
+  return (
+    <>
       <button
         type="button"
         class="small"
@@ -78,7 +86,7 @@ export function GraphTools({
         fit
       </button>
       <SaveButtons camera={camera} />
-    </div>
+    </>
   );
 }
 

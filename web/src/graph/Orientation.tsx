@@ -3,6 +3,7 @@ import { useMemo } from "preact/hooks";
 import { graphText, moduleName, partText } from "../text/names";
 import { graph, place, rank, selectOp } from "../state/store";
 import type { Camera } from "./camera";
+import { PictureTools } from "./GraphTools";
 import type { Box, Scene } from "./scene";
 import { visible } from "./view";
 
@@ -62,6 +63,7 @@ export function Breadcrumb({ camera }: { readonly camera: Camera }): JSX.Element
           {graphText(current, rank.value?.graphs ?? [])}
         </span>
       )}
+      <PictureTools camera={camera} />
     </nav>
   );
 }

@@ -132,7 +132,8 @@ export class Camera {
 
   resize(width: number, height: number): void {
     this.size.value = { width, height };
-    this.relook(this.view.peek());
+    const isUntouched = !this.isTouched && this.subject !== "" && this.before === null;
+    this.relook(isUntouched ? this.beginning(this.scene.peek(), this.centred) : this.view.peek());
   }
 
   /** Moves the view as the user did. */
@@ -243,13 +244,12 @@ export class Camera {
 
   private viewAfter(made: Scene, subject: string, op: string): View {
     const isNew = this.subject !== subject;
-    if (isNew) {
-      this.isTouched = false;
-      this.centred = "";
-    }
-    if (made.boxes.length > 0 && (isNew || (!this.isTouched && op === ""))) {
+    if (isNew) this.isTouched = false;
+    const { width, height } = this.scene.peek();
+    const isChanged = made.width !== width || made.height !== height;
+    if (made.boxes.length > 0 && (isNew || (!this.isTouched && (isChanged || op === "")))) {
       this.subject = subject;
-      return this.withSelected(made, op, begun(made, this.width, this.height));
+      return this.beginning(made, op);
     }
     const held = this.anchor;
     const box = held === null ? undefined : made.boxes.find((each) => each.path === held.path);
@@ -272,6 +272,12 @@ export class Camera {
       x: now.x + (from.x - to.x) * now.scale,
       y: now.y + (from.y - to.y) * now.scale,
     };
+  }
+
+  /** The view of a scene that the user has not moved: its beginning, or the selected op. */
+  private beginning(made: Scene, op: string): View {
+    this.centred = "";
+    return this.withSelected(made, op, begun(made, this.width, this.height));
   }
 
   private withSelected(made: Scene, op: string, otherwise: View): View {

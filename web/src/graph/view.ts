@@ -22,6 +22,8 @@ export const MOST_SCALE = 2.5;
 const ROOM = 24;
 /** At this scale text is still readable: most of it is 11 pixels high at scale 1. */
 export const READABLE_SCALE = 0.8;
+/** A point in this share of the screen, from its upper left corner on, is well visible. */
+const SEEN_SHARE = 0.7;
 
 export function fitted(scene: Scene, width: number, height: number): View {
   if (scene.width === 0 || width === 0) return { x: 0, y: 0, scale: 1 };
@@ -53,9 +55,15 @@ export function begun(scene: Scene, width: number, height: number): View {
   const scale = READABLE_SCALE;
   return {
     scale,
-    x: offset((first.x + first.width / 2) * scale, scene.width * scale, width, 1 / 2),
-    y: offset((first.y + first.height / 2) * scale, scene.height * scale, height, 1 / 4),
+    x: start((first.x + first.width / 2) * scale, scene.width * scale, width, 1 / 2),
+    y: start((first.y + first.height / 2) * scale, scene.height * scale, height, 1 / 4),
   };
+}
+
+/** As `offset`, but from the edge of the scene on if `point` is well on the screen then. */
+function start(point: number, size: number, all: number, at: number): number {
+  const isSeen = size > all - 2 * ROOM && point + ROOM <= all * SEEN_SHARE;
+  return isSeen ? ROOM : offset(point, size, all, at);
 }
 
 /**

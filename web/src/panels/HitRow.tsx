@@ -83,7 +83,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         )}
         <span class="spacer" />
         {hit.verdict === "undecided" ? (
-          <span class="badge-text undecided">undecided</span>
+          <span class="badge-text undecided">not checkable</span>
         ) : (
           <PartBadge part={hit.part} />
         )}

@@ -116,8 +116,8 @@ function NoHits(): JSX.Element {
     return (
       <Empty title="No hits">
         {count === 1
-          ? "The watchpoint has not been hit yet."
-          : `None of the ${count} watchpoints has been hit yet.`}
+          ? `The watchpoint was not hit${isOver.value ? "" : " yet"}.`
+          : `None of the ${count} watchpoints was hit${isOver.value ? "" : " yet"}.`}
       </Empty>
     );
   if (isOver.value)
@@ -171,7 +171,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
       >
         <option value="">result</option>
         <option value="hit">hits ({grouped(hitCount())})</option>
-        <option value="undecided">undecided</option>
+        <option value="undecided">not checkable</option>
       </select>
       <TextField
         label="Step"
@@ -206,9 +206,9 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
       <span
         class="quiet"
         role="status"
-        title="Number of results in this list, including undecided ones"
+        title="Hits, and results that are not checkable, in this list"
       >
-        {loading ? "…" : grouped(total)}
+        {loading ? "…" : `${grouped(total)} ${total === 1 ? "result" : "results"}`}
       </span>
     </div>
   );

@@ -4,35 +4,27 @@ import { dismiss, toasts, type ToastAction } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { endText, hasFailed } from "../text/states";
 
-/** Banners at the top of the page, and short messages in a corner. */
-export function Messages(): JSX.Element {
+/** Short messages in a corner, below the headline, whose buttons they leave free. */
+export function Toasts(): JSX.Element {
   return (
-    <>
-      <Banner />
-      <div class="toasts" aria-live="polite">
-        {toasts.value.map((each) => (
-          <div
-            key={each.id}
-            class={`toast ${each.kind}`}
-            role={each.kind === "error" ? "alert" : "status"}
-          >
-            <span>
-              {each.text}
-              {each.slug !== "" && <span class="slug"> [{each.slug}]</span>}
-            </span>
-            {each.action !== null && <ActionButton id={each.id} action={each.action} />}
-            <button
-              type="button"
-              class="icon"
-              aria-label="Dismiss"
-              onClick={() => dismiss(each.id)}
-            >
-              <Icon name="close" />
-            </button>
-          </div>
-        ))}
-      </div>
-    </>
+    <div class="toasts" aria-live="polite">
+      {toasts.value.map((each) => (
+        <div
+          key={each.id}
+          class={`toast ${each.kind}`}
+          role={each.kind === "error" ? "alert" : "status"}
+        >
+          <span>
+            {each.text}
+            {each.slug !== "" && <span class="slug"> [{each.slug}]</span>}
+          </span>
+          {each.action !== null && <ActionButton id={each.id} action={each.action} />}
+          <button type="button" class="icon" aria-label="Dismiss" onClick={() => dismiss(each.id)}>
+            <Icon name="close" />
+          </button>
+        </div>
+      ))}
+    </div>
   );
 }
 
@@ -51,7 +43,8 @@ function ActionButton({ id, action }: { id: number; action: ToastAction }): JSX.
   );
 }
 
-function Banner(): JSX.Element | null {
+/** What concerns the whole page, and is no headline. */
+export function Banner(): JSX.Element | null {
   if (connection.value === "lost") {
     return (
       <div class="banner warning" role="alert">

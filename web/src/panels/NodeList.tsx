@@ -199,6 +199,30 @@ export function TickBox({
   );
 }
 
+/**
+ * The tick of an option of a list, for the mouse: an option may not contain a field. `v` ticks it
+ * by the keyboard, and the option itself says whether it is ticked.
+ */
+export function TickMark({
+  path,
+  scope,
+}: {
+  readonly path: string;
+  readonly scope: string;
+}): JSX.Element {
+  return (
+    <span
+      class={`tick-mark ${coverage(nodeTicks.value, path, scope)}`}
+      aria-hidden="true"
+      title={`Watch ${path} (v)`}
+      onClick={(event) => {
+        event.stopPropagation();
+        toggleTick(path, scope);
+      }}
+    />
+  );
+}
+
 function Ticked(): JSX.Element | null {
   const on = nodeTicks.value.filter((each) => each.isOn).length;
   const out = nodeTicks.value.length - on;

@@ -21,7 +21,9 @@ import {
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { nextPlace, runListKey, useSelectNext } from "./listKeys";
-import { TickBox } from "./NodeList";
+import { nodeTicks } from "../state/preferences";
+import { coverage } from "../state/ticks";
+import { TickMark } from "./NodeList";
 
 const ROW_HEIGHT = 38;
 const MOST_OTHERS = 4;
@@ -167,6 +169,7 @@ interface ResultProps {
 
 function Result({ id, node, where, words, isAt }: ResultProps): JSX.Element {
   const isSelected = node.name === place.value.op;
+  const scope = asScope(node.scope);
   return (
     <div
       id={id}
@@ -174,10 +177,11 @@ function Result({ id, node, where, words, isAt }: ResultProps): JSX.Element {
       role="option"
       data-path={node.name}
       aria-selected={isSelected}
+      aria-checked={coverage(nodeTicks.value, node.name, scope) === "all"}
       title={node.name}
       onClick={() => selectOp(node.name)}
     >
-      <TickBox path={node.name} scope={asScope(node.scope)} />
+      <TickMark path={node.name} scope={scope} />
       <div class="two-lines">
         <span class={`name kind-${node.kind}`}>
           <Highlighted text={leafText(lastPart(node.name))} words={words} />

@@ -3,7 +3,7 @@ import { render, screen } from "@testing-library/preact";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { Camera } from "../../src/graph/camera";
-import { GraphTools, NoGraph } from "../../src/graph/GraphTools";
+import { GraphTools, NoGraph, PictureTools } from "../../src/graph/GraphTools";
 import { Legend } from "../../src/graph/Legend";
 import { level, node } from "../levels";
 import { SceneMaker } from "../../src/graph/scene";
@@ -18,7 +18,12 @@ const LOG = "Default/net/log-op0";
 function renderTools(): Camera {
   const camera = new Camera(null);
   camera.resize(800, 600);
-  render(<GraphTools camera={camera} loading={false} />);
+  render(
+    <>
+      <GraphTools camera={camera} loading={false} />
+      <PictureTools camera={camera} />
+    </>,
+  );
   return camera;
 }
 

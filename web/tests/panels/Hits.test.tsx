@@ -31,7 +31,7 @@ test("of a long list only the first page is loaded and only a few rows exist", a
   await screen.findByText("step 0");
   expect(screen.getAllByRole("listitem").length).toBeLessThan(40);
   expect(pages()).toEqual(["0"]);
-  expect(screen.getByRole("status").textContent).toBe("1,000");
+  expect(screen.getByRole("status").textContent).toBe("1,000 results");
 });
 
 test("producers, carriers and undecided results are distinguished", async () => {
@@ -48,7 +48,7 @@ test("producers, carriers and undecided results are distinguished", async () => 
   expect(rows[0]).not.toContain("origin:");
   expect(rows[1]).toContain("carrier");
   expect(rows[1]).toContain("origin: log-op0");
-  expect(rows[2]).toContain("undecided");
+  expect(rows[2]).toContain("not checkable");
   expect(rows[2]).toContain("it has no elements");
 });
 
@@ -110,7 +110,7 @@ test("without hits the list says whether anything is watched", async () => {
   render(<Hits />);
   await screen.findByText("No watchpoints yet");
   show({ ...RUN, watchpoints: [WATCHPOINT, { ...WATCHPOINT, id: 2 }] });
-  await screen.findByText("None of the 2 watchpoints has been hit yet.");
+  await screen.findByText("None of the 2 watchpoints was hit yet.");
 });
 
 test("hits that the server dropped are counted", async () => {

@@ -91,7 +91,7 @@ test("ticked nodes are counted and become the ops of a new watchpoint", async ()
   show(RUN);
   go({ query: "net" });
   render(<NodeList />);
-  await userEvent.click(await screen.findByRole("checkbox", { name: "Watch Default/net/a" }));
+  await userEvent.click(await screen.findByTitle("Watch Default/net/a (v)"));
   expect(await screen.findByText("1 ticked")).toBeTruthy();
   await userEvent.click(screen.getByRole("button", { name: "watch these" }));
   expect(dialog.value).toMatchObject({ kind: "watchpoint", draft: { ops: ["Default/net/a"] } });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -19,7 +20,7 @@ from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.edges import Edges, edges_of
 from sonde.server.graph.folding import edges_past, folded_nodes
 from sonde.server.graph.labels import leaf_label
-from sonde.server.graph.scopes import ScopeTree
+from sonde.server.graph.scopes import GraphScope, Ints, ScopeTree
 from sonde.server.graph.step_parts import StepFunction, step_functions
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.wire.shapes import GraphDetail, Node, TensorName
@@ -30,8 +31,8 @@ _UNWRAPPED: Final = frozenset(("Default/", "Gradients/Default/"))
 
 
 class GraphIndex:
-    """The nodes of one graph of one rank, in execution order; not changed after it is made.
-    ``scopes``, ``scope_of`` and ``ancestors`` are those of ``ScopeTree``."""
+    """The nodes of one graph of one rank, in execution order; not changed after it is made. Used by
+    several threads: what takes long is computed when it is first asked for, once."""
 
     def __init__(self, graph: int, name: str, nodes: Sequence[Node], *, whole: bool = True) -> None:
         self.graph = graph
@@ -43,42 +44,72 @@ class GraphIndex:
         self.hidden = np.zeros(len(self.nodes), bool)
         self.functions: Mapping[str, StepFunction] = {}
         self.is_summary = False
-        self._use(ScopeTree(self.nodes, self.edges.source, self.edges.target))
+        self._lock = threading.RLock()
+        self._known_tree: ScopeTree | None = None
+        self._known_summary: GraphIndex | None = None
 
-    def _use(self, tree: ScopeTree) -> None:
-        self.scopes, self._scope_numbers = tree.scopes, tree.numbers
-        self.scope_of, self.ancestors = tree.scope_of, tree.ancestors
+    @property
+    def tree(self) -> ScopeTree:
+        """The scopes, and where each node is in them."""
+        if self._known_tree is None:
+            with self._lock:
+                if self._known_tree is None:
+                    self._known_tree = self._built_tree()
+        return self._known_tree
+
+    @property
+    def scopes(self) -> list[GraphScope]:
+        return self.tree.scopes
+
+    @property
+    def scope_of(self) -> Ints:
+        return self.tree.scope_of
+
+    @property
+    def ancestors(self) -> Ints:
+        return self.tree.ancestors
 
     def seen_as(self, view: GraphDetail) -> GraphIndex:
         """The graph with as many nodes as ``view`` shows."""
         return self if view == "everything" else self.summary
 
-    @cached_property
+    @property
     def summary(self) -> GraphIndex:
         """The same graph without folded nodes (``hidden``), with scopes for the functions of the
         step (``functions``, by path), and without the scopes that contain all others."""
+        if self._known_summary is None:
+            with self._lock:
+                if self._known_summary is None:
+                    self._known_summary = self._built_summary()
+        return self._known_summary
+
+    def _built_summary(self) -> GraphIndex:
         found = copy(self)
         found.is_summary = True
+        found._known_tree = None
         found.hidden = folded_nodes(self.nodes, self.edges)
         found.edges = edges_past(self.nodes, self.edges, found.hidden)
         functions = step_functions(self.nodes, found.hidden.tolist())
         found.functions = {f"{each.scope}/": each for each in functions}
+        return found
+
+    def _built_tree(self) -> ScopeTree:
+        edges = self.edges
+        if not self.is_summary:
+            return ScopeTree(self.nodes, edges.source, edges.target)
         homes = [_home(node) for node in self.nodes]
-        for each in functions:
+        for each in self.functions.values():
             for number in each.nodes:
                 homes[number] = each.scope
-        readers = _placing_edges(self.nodes, found.edges)
-        found._use(
-            ScopeTree(
-                self.nodes,
-                found.edges.source[readers],
-                found.edges.target[readers],
-                homes=homes,
-                folded=found.hidden,
-                unwrapped=_UNWRAPPED,
-            )
+        readers = _placing_edges(self.nodes, edges)
+        return ScopeTree(
+            self.nodes,
+            edges.source[readers],
+            edges.target[readers],
+            homes=homes,
+            folded=self.hidden,
+            unwrapped=_UNWRAPPED,
         )
-        return found
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -156,7 +187,7 @@ class GraphIndex:
 
     def scope(self, path: str) -> int:
         """The number of the scope at ``path``, with or without its last ``/``."""
-        found = self._scope_numbers.get(path if not path or path.endswith("/") else f"{path}/")
+        found = self.tree.numbers.get(path if not path or path.endswith("/") else f"{path}/")
         if found is None:
             hint = did_you_mean(self._scopes_called(path)) or self.suggestion(f"{path.strip('/')}/")
             raise UsageError(

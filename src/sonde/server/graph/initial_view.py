@@ -43,6 +43,7 @@ def opening_of_model(index: GraphIndex, most: int = USUAL_BOXES) -> Opening:
         for box in grouped(index, 0)
         if box.what == "scope"
         and box.path not in index.functions
+        and index.scopes[~box.parts[0]].ops > 0
         and part_of_scope(box.path) == "network"
     ]
     units = [_with_core(index, unit) for unit in _units(index, boxes, "forward")]

@@ -79,12 +79,16 @@ class ScopeTree:
     def _place(self, sources: Ints, targets: Ints) -> Ints:
         placed = np.empty(len(self._nodes), np.int32)
         unplaced: list[int] = []
+        known: dict[str, int] = {}
         for number, (node, home) in enumerate(zip(self._nodes, self._homes, strict=True)):
             if not home and node.kind != "op":
                 unplaced.append(number)
                 placed[number] = 0
-            else:
-                placed[number] = self._scope_number(home)
+                continue
+            found = known.get(home)
+            if found is None:
+                found = known[home] = self._scope_number(home)
+            placed[number] = found
         if unplaced:
             self._place_leaves(set(unplaced), placed, sources, targets)
         return placed
@@ -134,11 +138,10 @@ class ScopeTree:
 
     def _describe(self) -> None:
         """Children in execution order, counts and structure, from the innermost scopes outwards."""
+        folded = set(np.flatnonzero(self._folded).tolist())
         for number, home in enumerate(self.scope_of.tolist()):
-            if self._folded[number]:
-                continue
-            self._enter(home, number)
-            self.scopes[home].children.append(number)
+            if number not in folded:
+                self._enter(self.scopes[home], number)
         for number in range(len(self.scopes) - 1, -1, -1):
             scope = self.scopes[number]
             scope.children.sort(key=self._first)
@@ -151,13 +154,16 @@ class ScopeTree:
                 parent.first_op = _earlier(parent.first_op, scope.first_op)
                 parent.last_op = max(parent.last_op, scope.last_op)
 
-    def _enter(self, home: int, number: int) -> None:
-        scope, node = self.scopes[home], self._nodes[number]
-        if node.kind == "op":
+    def _enter(self, scope: GraphScope, number: int) -> None:
+        """Add a node that comes after all that were added."""
+        if self._nodes[number].kind == "op":
             scope.ops += 1
-            scope.first_op = _earlier(scope.first_op, number)
-            scope.last_op = max(scope.last_op, number)
-        scope.first = _earlier(scope.first, number)
+            scope.last_op = number
+            if scope.first_op < 0:
+                scope.first_op = number
+        if scope.first < 0:
+            scope.first = number
+        scope.children.append(number)
 
     def _first(self, child: int) -> tuple[int, int]:
         return (child, 1) if child >= 0 else (self.scopes[~child].first, 0)

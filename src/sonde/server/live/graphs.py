@@ -34,6 +34,8 @@ class _LiveGraph:
     optimizer: str = ""
     size: int = 0
     index: GraphIndex | None = None
+    building: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the index is built, because the page asks for several things at once."""
     places: dict[str, int] = field(default_factory=dict)
     """The place of each node by its name."""
     compared: tuple[int, int | None] = (0, None)
@@ -179,13 +181,14 @@ class LiveGraphs:
             raise UsageError(
                 f"rank {self._rank} has no graph {which}{others}", slug="no-such-graph"
             )
-        if graph.index is None:
-            nodes, whole = tuple(graph.nodes), graph.is_whole
-            index = await asyncio.to_thread(GraphIndex, number, graph.name, nodes, whole=whole)
-            if len(graph.nodes) != len(nodes):
-                return index  # More nodes arrived meanwhile; the next call builds the index again.
-            graph.index = index
-        return graph.index
+        async with graph.building:
+            if graph.index is None:
+                nodes, whole = tuple(graph.nodes), graph.is_whole
+                index = await asyncio.to_thread(GraphIndex, number, graph.name, nodes, whole=whole)
+                if len(graph.nodes) != len(nodes):
+                    return index  # More nodes arrived; the next call builds the index again.
+                graph.index = index
+            return graph.index
 
     async def target_name(self, text: str, running: int | None) -> str:
         """The full name of the op or scope to run to; UsageError if none or several match.

@@ -62,7 +62,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
         Preset(
             "recommended",
             "everything recommended",
-            "all of these, and tensors of zeros",
+            "NaN and Inf, dead and saturated layers, weights and gradients that explode or do not "
+            "move, tensors of zeros",
             tuple(each.name for each in RECOMMENDED),
             "1.14",
         ),

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from sonde.adapters.torch.eager.step_inputs import StepInputRegistry
+
 
 class Net(nn.Module):
     def __init__(self) -> None:
@@ -327,3 +329,21 @@ def test_the_gradient_that_backward_begins_with_belongs_to_the_backward_pass(
     own = ("Default/ones_like-op0", "forward")
     torchs = ("Gradients/Default/ones_like-op0", "backward")
     assert seeds == [[own], [torchs], [own], [torchs]]
+
+
+def test_tensors_that_torch_has_just_made_are_not_searched_in_modules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches: list[StepInputRegistry] = []
+    collect = StepInputRegistry._collect
+
+    def counted(registry: StepInputRegistry) -> None:
+        searches.append(registry)
+        collect(registry)
+
+    monkeypatch.setattr(StepInputRegistry, "_collect", counted)
+    net = nn.Sequential(*(nn.Linear(2, 2) for _ in range(10)))
+    with watch() as seen:
+        step(net, torch.ones(2, 2), torch.optim.Adam(net.parameters()))
+    assert seen.names().count("Default/optimizer-Adam/lift_fresh-op19") == 1
+    assert len(searches) < 10

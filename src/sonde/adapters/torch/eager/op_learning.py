@@ -49,6 +49,8 @@ from sonde.core.interruption import pass_on
 from sonde.watch.op_types import OVERWRITES, OVERWRITING, slots_text
 
 _NO_SEQUENCE = 1 << 62
+_LIFTING = "lift_fresh"
+"""The op by which ``torch.tensor`` returns the tensor that it made."""
 
 
 @dataclass(slots=True, eq=False)
@@ -263,10 +265,13 @@ class Learner:
         leaves: list[tuple[int, StepInput, int]] = []
         assert record.parent is not None
         used = self._used
+        is_fresh = record.info.type == _LIFTING
         for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
             entry = self._tables.entry(key)
             if entry is None:
-                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used.__contains__)
+                leaf = self._inputs.leaves.leaf_for(
+                    tensor, key, frame, used.__contains__, is_fresh=is_fresh
+                )
                 self._inputs.enter(leaf.ref, key, tensor)
                 entry = self._tables.entry(key)
                 assert entry is not None

@@ -108,18 +108,23 @@ class StepInputRegistry:
         key: int,
         frame: FrameType | None,
         is_used: Callable[[StepInput], bool],
+        *,
+        is_fresh: bool = False,
     ) -> StepInput:
-        """The step input for ``tensor``. ``is_used``: it belongs to another tensor of the step."""
+        """The step input for ``tensor``. ``is_used``: it belongs to another tensor of the step.
+        ``is_fresh``: torch has just made the tensor, so that no module, optimizer or variable holds
+        it yet. Adam makes one for each parameter in its first step, and all that modules and
+        optimizers hold would be searched for each."""
         if key in self.unfilled:
             return self._memory(tensor, is_used)
-        named = self._registered(key)
+        named = self._known(key) if is_fresh else self._registered(key)
         if named is not None:
             leaf = self._leaf(named.kind, named.name, named.scope, tensor)
             leaf.is_lasting = True
             return leaf
         trainable = tensor.is_leaf and tensor.requires_grad
         kind: Kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
-        text = _variable_name(tensor, key, frame) or "data"
+        text = _variable_name(tensor, key, None if is_fresh else frame) or "data"
         name = self._numbered(text, is_used)
         if trainable:
             self._name(key, _Named(kind, name, ROOT, _storage_of(tensor)))
