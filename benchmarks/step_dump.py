@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from nets import NETS, trainer
 
-from sonde.adapters.torch.step_dump import start_capture
+from sonde.adapters.torch.step_dump.dumping import start_capture
 from sonde.capture.options import config_from_options
 from sonde.dump.reader import Dump
 

@@ -35,7 +35,7 @@ def capture(
     """
     from sonde import logs
     from sonde.adapters.torch.attach import checked_observe, checked_step_by
-    from sonde.adapters.torch.step_dump import start_capture
+    from sonde.adapters.torch.step_dump.dumping import start_capture
 
     logs.configure()
     if isinstance(config, str | os.PathLike):

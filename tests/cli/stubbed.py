@@ -37,7 +37,7 @@ def attach(config: Any, *, starts_at_once: bool, step_by: str, **_: Any) -> Iter
 if __name__ == "__main__":
     if importlib.util.find_spec("sonde") is None:  # python -I does not look at PYTHONPATH
         sys.path.append(str(Path(__file__).parents[2] / "src"))
-    stub = types.ModuleType("sonde.adapters.torch.step_dump")
+    stub = types.ModuleType("sonde.adapters.torch.step_dump.dumping")
     vars(stub)["start_capture"] = attach
     sys.modules[stub.__name__] = stub
     from sonde.cli.main import main

@@ -95,7 +95,7 @@ class ScriptRun:
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):
-            from sonde.adapters.torch.step_dump import start_capture
+            from sonde.adapters.torch.step_dump.dumping import start_capture
         return start_capture(
             self.config,
             starts_at_once=False,

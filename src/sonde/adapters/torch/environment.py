@@ -16,7 +16,7 @@ from types import TracebackType
 
 from sonde import logs
 from sonde.adapters.torch.attach import is_running
-from sonde.adapters.torch.step_dump import start_capture
+from sonde.adapters.torch.step_dump.dumping import start_capture
 from sonde.capture import environment as dump
 from sonde.capture.config import CaptureConfig
 from sonde.capture.program_end import forget_capture, leave

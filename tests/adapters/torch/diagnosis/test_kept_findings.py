@@ -12,7 +12,7 @@ from torch import nn
 
 import sonde
 from sonde.adapters.torch import attach
-from sonde.adapters.torch.step_dump import start_capture
+from sonde.adapters.torch.step_dump.dumping import start_capture
 from sonde.capture.options import config_from_options
 from sonde.cli.replay_loop import show_findings
 from sonde.core.errors import DumpError

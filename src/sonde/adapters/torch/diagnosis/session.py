@@ -14,7 +14,7 @@ import sonde
 from sonde.adapters.torch.attach import running_debugger
 from sonde.adapters.torch.diagnosis.collector import Collector
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
-from sonde.adapters.torch.step_dump import keep_findings
+from sonde.adapters.torch.step_dump.dumping import keep_findings
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding

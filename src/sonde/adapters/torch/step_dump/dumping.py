@@ -32,8 +32,8 @@ from sonde.adapters.torch.replay.execution import FATAL
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, ReplayProblem
 from sonde.adapters.torch.replay.storage import collect_step
+from sonde.adapters.torch.step_dump.writing import StepWriting
 from sonde.adapters.torch.step_numbers import StepNumbers
-from sonde.adapters.torch.step_writing import StepWriting
 from sonde.capture.config import CaptureConfig
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.finding import Finding

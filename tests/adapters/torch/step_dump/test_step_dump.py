@@ -16,7 +16,7 @@ from tests.adapters.torch.replay import stored_nets
 from tests.adapters.torch.replay.stored_nets import NETS
 
 from sonde.adapters.torch.attach import attach
-from sonde.adapters.torch.step_dump import start_capture
+from sonde.adapters.torch.step_dump.dumping import start_capture
 from sonde.capture.config import CaptureConfig
 from sonde.capture.options import config_from_options
 from sonde.cli import step_tensors
