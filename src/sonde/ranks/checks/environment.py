@@ -27,7 +27,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
                 step=0,
                 ranks=few,
                 evidence={"what": name, "values": values},
-                advice=f"start all ranks with the same {name}",
+                advice=f"start all ranks with the same {name.removeprefix('the ')}",
             ),
             subject=name,
         )

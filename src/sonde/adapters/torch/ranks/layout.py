@@ -223,6 +223,7 @@ def _environment(tensors: Iterable[RankTensor]) -> dict[str, str]:
         "the default dtype": str(torch.get_default_dtype()),
         "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
         "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "the number of parameters": str(sum(1 for _ in tensors)),
+        # Not the optimizer's state: ranks describe themselves before or after it is made.
+        "the number of parameters": str(sum(each.kind == "parameter" for each in tensors)),
     }
     return {**found, **{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}}
