@@ -49,7 +49,10 @@ _POLL_SECONDS: Final = 0.5
 
 @click.group(epilog=EPILOG)
 @click.option(
-    "--server", metavar="URL", help="The server. Default: your newest server on this machine."
+    "--server",
+    metavar="URL",
+    help="The server. Default: your only server on this machine, or the newest for commands that "
+    "change nothing.",
 )
 @click.option("--token", help="The token of the server.", envvar="SONDE_DEBUGGER_TOKEN")
 @click.option("--run", help="The id of the run, if several are connected.")

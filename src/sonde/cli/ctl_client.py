@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError, URLError
@@ -21,10 +22,14 @@ ANSWER_SECONDS: Final = 150.0
 
 class Client:
     """A client of one server. Its methods return the decoded JSON of the answer, or raise
-    UsageError. ``trust``: the certificate to accept under ``https``, None: as the system."""
+    UsageError. ``trust``: the certificate to accept under ``https``, None: as the system.
+    ``others``: servers that the user may have meant as well; then nothing is changed."""
 
-    def __init__(self, url: str, token: str = "", trust: Trust | None = None) -> None:
+    def __init__(
+        self, url: str, token: str = "", trust: Trust | None = None, others: Sequence[str] = ()
+    ) -> None:
         self.url = url.rstrip("/")
+        self._others = others
         self._token = token
         # Without proxies: the server is on this machine or near it.
         handlers: list[BaseHandler] = [ProxyHandler({})]
@@ -42,6 +47,13 @@ class Client:
         return self._open("GET", f"{path}?{urlencode(given)}" if given else path)
 
     def send(self, method: str, path: str, body: object = None, wait_seconds: float = 0.0) -> Any:
+        if self._others:
+            listed = ", ".join((self.url, *self._others))
+            raise UsageError(
+                f"you have several running servers on this machine: {listed}; choose one with "
+                "--server",
+                slug="usage",
+            )
         return self._open(method, path, json.dumps(body).encode(), wait_seconds)
 
     def _open(
@@ -100,12 +112,13 @@ def find_server(url: str | None, token: str | None) -> Client:
                 "or 'sonde serve', or name one with --server",
                 slug="no-server",
             )
-        if len(servers) > 1:  # A command for one training must not reach another unnoticed.
+        if len(servers) > 1:
             say(
                 f"you have {len(servers)} running servers on this machine; using the newest, "
                 f"{servers[0].url}; choose another with --server"
             )
-        return Client(servers[0].url, servers[0].token, servers[0].trust)
+        newest, *others = servers
+        return Client(newest.url, newest.token, newest.trust, [each.url for each in others])
     asked, url = url, url if "//" in url else f"http://{url}"
     try:
         parts = urlsplit(url)

@@ -12,6 +12,7 @@ from tests.cli.ctl.terminal import ctl
 from tests.server.serving_in_thread import Server, serving
 
 from sonde.debugger.launch.server_registry import ServerState, announce_server, running_servers
+from sonde.testing.fake_rank import FakeRank
 
 HIDDEN = "hidden-from-all-others"
 
@@ -53,6 +54,17 @@ def test_of_several_servers_the_newest_is_named(
             f"machine; using the newest, {server.url}; choose another with --server\n",
         )
         assert "servers" not in ctl(capsys, "--server", server.page, "status")[1]
+
+
+def test_of_several_servers_none_is_changed(
+    server: Server, rank: FakeRank, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = ServerState.of("127.0.0.1", server.rank_port, None, "")
+    with announce_server(msgspec.structs.replace(state, started=0.0)):
+        code, told = ctl(capsys, "terminate")
+        assert code == 2
+        assert f"several running servers on this machine: {server.url}, " in told
+        assert "choose one with --server [usage]" in told
 
 
 def test_files_of_dead_servers_and_of_other_users_are_ignored(tmp_path: Path) -> None:
