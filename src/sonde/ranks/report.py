@@ -112,7 +112,7 @@ class RankActivation(msgspec.Struct, frozen=True, array_like=True):
     random_digest: int = 0
 
 
-class NonFiniteOrigin(msgspec.Struct, frozen=True, array_like=True):
+class OriginOnRank(msgspec.Struct, frozen=True, array_like=True):
     """Where NaN or Inf of a step come from on one rank, as executing the step again has shown. An
     empty ``op``: what this rank computed is finite, so that the exchange brought them: the
     collective ``sequence`` of ``group`` (-1: unknown), called ``collective``."""
@@ -167,7 +167,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     source: str = ""
     ops: tuple[RankOp, ...] = ()
     activations: tuple[RankActivation, ...] = ()
-    origin: NonFiniteOrigin | None = None
+    origin: OriginOnRank | None = None
     reported: ReportedLoss | None = None
 
 

@@ -27,7 +27,7 @@ _REASONS = {
 }
 
 
-class Reason(Protocol):
+class ReplayReason(Protocol):
     """A `ReplayProblem` of a running training, or a `StoredReason` of a captured step."""
 
     @property
@@ -37,7 +37,7 @@ class Reason(Protocol):
     def subject(self) -> str: ...
 
 
-def reasons_text(reasons: Sequence[Reason]) -> str:
+def reasons_text(reasons: Sequence[ReplayReason]) -> str:
     """The reasons, each once."""
     texts = dict.fromkeys(
         _REASONS.get(each.kind, each.kind) + (f" ({each.subject})" if each.subject else "")

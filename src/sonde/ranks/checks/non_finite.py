@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text
-from sonde.ranks.report import NonFiniteOrigin, StepReport
+from sonde.ranks.report import OriginOnRank, StepReport
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -19,7 +19,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
     got = [rank for rank, each in step.reports.items() if rank not in makers and _has_got(each)]
     first = min(makers)
     report = step.reports[first]
-    origin = report.origin or NonFiniteOrigin()
+    origin = report.origin or OriginOnRank()
     carrier = _carrier(step, got or list(makers))
     reached = (
         f"; it reached {ranks_text(got)} through {_carrier_text(carrier)}"
@@ -52,13 +52,13 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
     )
 
 
-def _carrier(step: JobStep, ranks: list[int]) -> NonFiniteOrigin:
+def _carrier(step: JobStep, ranks: list[int]) -> OriginOnRank:
     """The collective through which ranks exchanged the gradients of the step."""
     known = (step.reports[rank].origin for rank in ranks)
-    return next((each for each in known if each is not None and each.collective), NonFiniteOrigin())
+    return next((each for each in known if each is not None and each.collective), OriginOnRank())
 
 
-def _carrier_text(carrier: NonFiniteOrigin) -> str:
+def _carrier_text(carrier: OriginOnRank) -> str:
     if not carrier.collective:
         return "the exchange of gradients"
     return f"{carrier.collective} #{carrier.sequence}"

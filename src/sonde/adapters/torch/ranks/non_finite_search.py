@@ -15,7 +15,7 @@ import torch
 from sonde.adapters.torch.ranks.recorded_collectives import first_exchange_since
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.run_again import is_non_finite, run_again
-from sonde.ranks.report import NonFiniteOrigin
+from sonde.ranks.report import OriginOnRank
 
 _MOST_SEARCHES = 3
 
@@ -39,7 +39,7 @@ class NonFiniteSearch:
 
     def find(
         self, step: int, optimizer: torch.optim.Optimizer, since_ns: int
-    ) -> NonFiniteOrigin | None:
+    ) -> OriginOnRank | None:
         """Where the NaN or Inf of the running step come from; None if the step cannot be executed
         again, or after three searches. ``since_ns``: when its backward pass began."""
         if self._searches >= _MOST_SEARCHES:
@@ -55,7 +55,7 @@ class NonFiniteSearch:
         group, sequence, kind = exchange or ("", -1, "")
         if done.origin is None:
             is_own = is_non_finite(done.plain)
-            return None if is_own else NonFiniteOrigin("", "", group, sequence, kind)
+            return None if is_own else OriginOnRank("", "", group, sequence, kind)
         source = done.origin.source
         line = "" if source is None else f"{os.path.basename(source.file)}:{source.line}"
-        return NonFiniteOrigin(done.origin.op or done.origin.rule, line, group, sequence, kind)
+        return OriginOnRank(done.origin.op or done.origin.rule, line, group, sequence, kind)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.ranks.report import (
     ClipReport,
-    NonFiniteOrigin,
+    OriginOnRank,
     RankGradient,
     RankOp,
     ReportedLoss,
@@ -32,7 +32,7 @@ class RunningStep:
     tokens: int | None = None
     norm: float | None = None
     is_skipped: bool = False
-    origin: NonFiniteOrigin | None = None
+    origin: OriginOnRank | None = None
     reported: ReportedLoss | None = None
     backward_ns: int = 0
 
