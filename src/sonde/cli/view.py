@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from sonde.workers.run import WorkerOptions
 if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
     from sonde.dump.reading.directories import DumpProblem
+    from sonde.server.hit_store import HitStore
     from sonde.wire.api import WatchpointDraft
 
 HIT = 1
@@ -144,64 +146,101 @@ def _condition(words: str) -> Any:
 def _check(
     paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool, workers: WorkerOptions
 ) -> int:
-    import msgspec
-
-    from sonde.dump.reader import Dump
-    from sonde.server.dumps.check import check_dump, is_damage
-    from sonde.server.graph.search import PageWindow
-    from sonde.server.headlines import headline_of_hits
-    from sonde.server.hit_store import HitFilter
-
-    default = default_drafts()
-    answers: list[dict[str, Any]] = []
+    answers = []
     for path in paths:
-        problems: list[DumpProblem] = []
-        progress = None if as_json else _progress
-        found = check_dump(path, drafts or default, progress, problems.append, workers)
-        why_not = Dump(path).why_no_values()
-        warnings = _unmatched(path, drafts)
-        headline = headline_of_hits(found.in_order())
-        hits = msgspec.to_builtins(list(found.in_order()))
-        answers.append(
-            {
-                "dump": str(path),
-                "headline": None if headline is None else headline.text,
-                "total": len(hits),
-                "dropped": found.dropped(),
-                "hits": hits,
-                "problems": [str(each) for each in problems],
-                "damaged": [str(each) for each in problems if is_damage(each)],
-                "warnings": warnings,
-                "unobserved": [
-                    *([why_not] if why_not else []),
-                    *(each.message for each in problems if each.is_gap),
-                ],
-            }
-        )
+        found = _checked(path, drafts, None if as_json else _progress, workers)
+        answers.append(found.answer())
         if not as_json:
             if len(paths) > 1:
                 click.echo(f"{path}:")
-            page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
-            gaps = [printable(each.message) for each in problems if each.is_gap]
-            names = {number: draft.name for number, draft in enumerate(drafts, 1)}
-            lines = [*text.hits_lines(page, names or None, "; --json prints them", gaps)]
-            if headline is not None:
-                lines.insert(0, headline.text)
-            # Gaps say why there are no values.
-            for line in [f"no values to check: {why_not}"] if why_not and not gaps else lines:
-                click.echo(printable(line))
-            for line in text.warning_lines(warnings):
-                say(printable(line))
-            for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
-                word = "error: damaged" if is_damage(problem) else "note"
-                if not problem.is_gap:
-                    say(f"{word}: {problem}")
+            _print_checked(found, drafts)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):
         return HIT
     is_unknown = any(answer["damaged"] or answer["unobserved"] for answer in answers)
     return UNKNOWN if is_unknown else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckedDump:
+    """What a check of one dump found. ``why_not``: why the dump has no values, or empty."""
+
+    path: Path
+    hits: HitStore
+    problems: Sequence[DumpProblem]
+    warnings: list[dict[str, Any]]
+    why_not: str
+
+    @property
+    def headline(self) -> str | None:
+        from sonde.server.headlines import headline_of_hits
+
+        found = headline_of_hits(self.hits.in_order())
+        return None if found is None else found.text
+
+    @property
+    def gaps(self) -> list[str]:
+        return [each.message for each in self.problems if each.is_gap]
+
+    def answer(self) -> dict[str, Any]:
+        """For ``--json``."""
+        import msgspec
+
+        from sonde.server.dumps.check import is_damage
+
+        hits = msgspec.to_builtins(list(self.hits.in_order()))
+        return {
+            "dump": str(self.path),
+            "headline": self.headline,
+            "total": len(hits),
+            "dropped": self.hits.dropped(),
+            "hits": hits,
+            "problems": [str(each) for each in self.problems],
+            "damaged": [str(each) for each in self.problems if is_damage(each)],
+            "warnings": self.warnings,
+            "unobserved": [*([self.why_not] if self.why_not else []), *self.gaps],
+        }
+
+
+def _checked(
+    path: Path,
+    drafts: Sequence[WatchpointDraft],
+    progress: Callable[[int, int], None] | None,
+    workers: WorkerOptions,
+) -> _CheckedDump:
+    from sonde.dump.reader import Dump
+    from sonde.server.dumps.check import check_dump
+
+    problems: list[DumpProblem] = []
+    hits = check_dump(path, drafts or default_drafts(), progress, problems.append, workers)
+    why_not = Dump(path).why_no_values()
+    return _CheckedDump(path, hits, problems, _unmatched(path, drafts), why_not or "")
+
+
+def _print_checked(found: _CheckedDump, drafts: Sequence[WatchpointDraft]) -> None:
+    import msgspec
+
+    from sonde.server.dumps.check import is_damage
+    from sonde.server.graph.search import PageWindow
+    from sonde.server.hit_store import HitFilter
+
+    page = msgspec.to_builtins(found.hits.page(HitFilter(), PageWindow(0, _SHOWN)))
+    gaps = [printable(each) for each in found.gaps]
+    names = {number: draft.name for number, draft in enumerate(drafts, 1)}
+    lines = [*text.hits_lines(page, names or None, "; --json prints them", gaps)]
+    if found.headline is not None:
+        lines.insert(0, found.headline)
+    if found.why_not and not gaps:  # Gaps say why there are no values.
+        lines = [f"no values to check: {found.why_not}"]
+    for line in lines:
+        click.echo(printable(line))
+    for line in text.warning_lines(found.warnings):
+        say(printable(line))
+    for problem in sorted(found.problems, key=is_damage, reverse=True)[:_SHOWN]:
+        word = "error: damaged" if is_damage(problem) else "note"
+        if not problem.is_gap:
+            say(f"{word}: {problem}")
 
 
 def default_drafts(name: str = "") -> list[WatchpointDraft]:
