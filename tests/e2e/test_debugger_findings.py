@@ -40,7 +40,7 @@ def has_its_mark(page: Page) -> None:
     page.get_by_role("button", name="In the graph").click()
     box = page.locator(f'.box[data-path="{SOFTMAX}"]')
     expect(box.locator(".finding-mark")).to_have_count(1)
-    expect(box).to_have_attribute("aria-label", re.compile("named by the findings double-softmax$"))
+    expect(box).to_have_accessible_name(re.compile("named by the findings double-softmax$"))
     network = page.locator('.box[data-path="Default/network-Classifier/"]')
     expect(network.locator("> .finding-mark")).to_have_count(1)
     expect(page.locator(".legend")).to_contain_text("finding")

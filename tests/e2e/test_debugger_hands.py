@@ -221,13 +221,13 @@ def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
         page.keyboard.press("p")
         expect(page.locator(".watchpoint .hit-count")).to_have_text("6")
         details.get_by_role("button", name="1 hit").click()
-        expect(page.locator(".hits [role=status]")).to_have_text("1")
+        expect(page.locator(".hits [role=status]")).to_have_text("1 result")
         page.get_by_label("Location").select_option("graph 0")
         expect(page.get_by_role("heading", name="No hit matches")).to_be_visible()
         page.get_by_label("Location").select_option("graph 1")
-        expect(page.locator(".hits [role=status]")).to_have_text("6")
+        expect(page.locator(".hits [role=status]")).to_have_text("6 results")
         page.reload()
-        expect(page.locator(".hits [role=status]")).to_have_text("6")
+        expect(page.locator(".hits [role=status]")).to_have_text("6 results")
 
 
 def test_a_new_watchpoint_can_be_checked_on_the_available_values(browser: Browser) -> None:
@@ -250,7 +250,7 @@ def test_a_new_watchpoint_can_be_checked_on_the_available_values(browser: Browse
         page.reload()
         expect(check).to_contain_text("12 new hits")
         page.keyboard.press("h")
-        expect(page.locator(".hits [role=status]")).to_have_text("12")
+        expect(page.locator(".hits [role=status]")).to_have_text("12 results")
 
 
 def test_find_visits_each_nan_in_all_planes(browser: Browser, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["hits"] == COUNT)
         found = look(browser, server.page)
         found.get_by_role("button", name="by cause").click()
-        expect(found.locator(".hits [role=status]")).to_have_text(f"{COUNT:,}")
+        expect(found.locator(".hits [role=status]")).to_have_text(f"{COUNT:,} results")
         yield found
 
 

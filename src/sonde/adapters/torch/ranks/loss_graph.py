@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from sonde.adapters.torch.ranks.digests import plain
+
 _MEAN = 1
 """The number that autograd keeps for ``reduction='mean'``."""
 _DEEPEST = 6
@@ -39,6 +41,7 @@ def loss_scale_facts(loss: Any) -> tuple[float, int | None]:
 
 def _scalar(node: Any) -> float | None:
     other = getattr(node, "_saved_other", None)
-    if isinstance(other, torch.Tensor) and other.numel() == 1 and not other.requires_grad:
-        return float(other)
-    return None
+    if not isinstance(other, torch.Tensor) or other.numel() != 1 or other.requires_grad:
+        return None
+    known = plain(other)
+    return None if known is None else float(known)

@@ -212,9 +212,11 @@ class StepReporter:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
+        """Do Sonde's own work in this block: no dump or debugger observes its ops."""
         began = time.perf_counter()
         try:
-            yield
+            with private.unobserved(), torch.no_grad():
+                yield
         finally:
             self._sampling.spent += time.perf_counter() - began
 
@@ -232,7 +234,8 @@ class StepReporter:
 def _norm(parameters: Sequence[torch.Tensor]) -> float:
     """The norm of the gradients; not finite if one of their values is not."""
     gradients = [each.grad for each in parameters if each.grad is not None]
-    parts = norms([each for each in gradients if plain(each) is not None])
+    local = [plain(each) for each in gradients]
+    parts = norms([each for each in local if each is not None])
     return math.nan if np.isnan(parts).any() else whole_norm(parts) if len(parts) else 0.0
 
 
