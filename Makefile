@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test mindspore quick check sanitize web page chromium fuzz bench clean
+.PHONY: help setup demo docs test mindspore integrations quick check sanitize web page chromium fuzz bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,15 +24,22 @@ setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its nat
 	@touch $@
 
 .venv/.installed: .venv/.torch pyproject.toml $(NATIVE)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	@touch $@
 
 demo: setup  ## train a small network in which one op goes wrong, and let Sonde find it
 	$(BIN)/python examples/demo.py
 
-# Two tests at a time; those of a file one after the other, in one process. If such a process dies,
-# the run ends: with another in its place, it would wait for ever.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20 \
+# The variable silences a line of mkdocs-material about its successor.
+docs: setup  ## build the site in build/site: tutorials, how-to, reference, messages, rules
+	$(BIN)/python -m tests.docs.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo 'the site is build/site/index.html'
+
+# Three tests at a time, since many wait for a process or a page; those of a file one after the
+# other, in one process. If such a process dies, the run ends: with another in its place, it would
+# wait for ever.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 20 \
 	--max-worker-restart 0
 
 test: setup chromium  ## run the tests (ARGS='tests/cli -k run' for some of them)
@@ -50,6 +57,21 @@ MINDSPORE := mindspore==2.10.0
 mindspore: setup .venv-mindspore/.installed  ## make .venv-mindspore and run the tests that train with MindSpore
 	SONDE_MINDSPORE=$(CURDIR)/.venv-mindspore $(BIN)/python -m pytest -m mindspore \
 		$(or $(ARGS),$$(grep -rl --include='test_*.py' mark.mindspore tests))
+
+# The frameworks and trackers have an environment of their own: trackers need other versions of common packages.
+INTEGRATIONS := accelerate==1.15.0 aiohttp ipykernel jinja2 keras==3.15.1 lightning==2.6.6 mcp==2.3.0 mlflow==3.17.2 \
+	nbclient==0.11.0 peft==0.21.2 pytorch-ignite==0.5.5 tabulate==0.10.0 tensorboard==2.21.0 trackio==0.43.0 transformers==5.23.0 \
+	trl==1.16.0 wandb==0.31.0
+.venv-integrations/.installed: pyproject.toml Makefile
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; set PYTHON=" >&2; exit 2; }
+	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
+	@echo 'installing $(TORCH), frameworks and trackers, once; this is a large download'
+	.venv-integrations/bin/python -m pip install --quiet '$(TORCH)' $(INTEGRATIONS) hypothesis jsonschema pytest pytest-timeout
+	.venv-integrations/bin/python -m pip install --quiet --editable '.[debugger,query]'
+	@touch $@
+
+integrations: .venv-integrations/.installed  ## make .venv-integrations and run the tests with real frameworks and trackers
+	.venv-integrations/bin/python -m pytest $(or $(ARGS),tests/integrations)
 
 quick: setup  ## run the tests of what changed since main, but for the slow ones
 	$(PYTEST) -m 'not slow' $$($(BIN)/python -m tests.changed)

@@ -29,8 +29,8 @@ from sonde.debugger.initial_watchpoints import recommended_draft
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.settings import DebuggerOptions
 from sonde.watch.conditions import RECOMMENDED
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
+from sonde.wire.watchpoints import WatchpointDraft
 
 # The first steps are observed whatever is asked.
 _LEARNING_STEPS = 3

@@ -1,6 +1,6 @@
-"""What comparing ranks costs: ratios to the bare step of a DDP training on two processes.
+"""What comparing ranks costs: ratios to the bare step of a training on two processes.
 
-    python benchmarks/ranks.py [--nets gpt resnet18] [--rounds 3] [--steps 15]
+    python benchmarks/ranks.py [--nets gpt resnet] [--layout ddp|fsdp] [--rounds 3] [--steps 15]
 
 Both processes run rounds of bare and compared steps in turn, with one torch thread each, and wait
 for each other in every step. Of each round the mean over the steps after the first five counts,
@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from nets import NETS
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch.ranks.checking import check_ranks
@@ -53,10 +54,20 @@ def _round(model: torch.nn.Module, net: str, steps: int, *, is_compared: bool) -
         return (time.perf_counter() - began) / count, (time.process_time() - worked) / count
 
 
-def _train(net: str, rounds: int, steps: int) -> None:
+def _laid_out(net: str, layout: str) -> torch.nn.Module:
+    model = NETS[net]()[0]
+    if layout == "ddp":
+        return DistributedDataParallel(model)
+    for block in getattr(model, "blocks", ()):
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
+def _train(net: str, layout: str, rounds: int, steps: int) -> None:
     """The work of one rank; rank 0 prints a row of the table."""
     torch.set_num_threads(1)
-    model = DistributedDataParallel(NETS[net]()[0])
+    model = _laid_out(net, layout)
     pairs = []
     for number in range(rounds + 1):
         pair = [_round(model, net, steps, is_compared=each) for each in (False, True)]
@@ -82,6 +93,7 @@ def _train(net: str, rounds: int, steps: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nets", nargs="+", default=["gpt"], choices=list(NETS))
+    parser.add_argument("--layout", default="ddp", choices=["ddp", "fsdp"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
@@ -91,7 +103,7 @@ def main() -> None:
         store = dist.FileStore(options.store, 2)
         dist.init_process_group("gloo", store=store, rank=options.rank, world_size=2)
         for net in options.nets:
-            _train(net, options.rounds, options.steps)
+            _train(net, options.layout, options.rounds, options.steps)
         dist.destroy_process_group()
         return
     print(f"{'net':<10} {'bare step':>12} {'wall':>8} {'work':>8} {'spread':>14} {'budget':>7}")

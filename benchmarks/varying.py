@@ -6,6 +6,7 @@ Each program of ``varying_programs.py`` trains bare and under the modes of ``son
 first op to the last, so that learning is included. Modes are interleaved, one torch thread,
 medians of the training thread's processor time. A loss that differs from the bare one is reported.
 "floor" is a dispatch mode that does nothing: torch's own price of calling a mode for every op.
+"guard" is what ``steps-differ`` recommends where that is too much.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from varying_programs import PROGRAMS
 
+import sonde
 from sonde.adapters.torch.attach import attach
 from sonde.capture.options import config_from_options
 
@@ -47,6 +49,14 @@ def _mode(name: str, place: Path) -> Iterator[None]:
         with _Floor():
             yield
         return
+    if name == "guard":
+        with (
+            open(os.devnull, "w") as nowhere,
+            contextlib.redirect_stderr(nowhere),
+            sonde.guard(place / "steps"),
+        ):
+            yield
+        return
     config = config_from_options(
         place / "dump", os.environ, stats=name == "stats", overflow=name == "overflow"
     )
@@ -58,7 +68,7 @@ def _mode(name: str, place: Path) -> Iterator[None]:
         yield
 
 
-MODES = ("bare", "floor", "overflow", "stats")
+MODES = ("bare", "floor", "overflow", "stats", "guard")
 
 
 def _run(program: str, mode: str, steps: int | None) -> tuple[float, float, int]:

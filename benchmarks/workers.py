@@ -62,7 +62,7 @@ def main() -> None:
             )
         print(f"{'':14}" + "".join(f"{name:>24}" for name in places))
         commands = {
-            "compare": ["compare", *map(str, dumps), "--threads", "1", "--json", "-"],
+            "compare": ["compare", *map(str, dumps), "--threads", "1", "--json"],
             "view --check": ["view", "--check", "--json", str(dumps[0])],
             "ranks": ["ranks", "--json", str(dumps[0])],
         }

@@ -9,6 +9,7 @@ line with the exit code; output is in the files ``stdout`` and ``stderr`` of ``c
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -25,6 +26,7 @@ class Forked:
     """The side that asks."""
 
     def __init__(self, python: str, modules: Sequence[str]) -> None:
+        self.python = python
         self._server = subprocess.Popen(
             [python, __file__, *modules],
             stdin=subprocess.PIPE,
@@ -58,6 +60,8 @@ def _serve() -> None:
         if not child:
             _become(request["words"], request["cwd"], request["timeout_seconds"])
         _, status = os.waitpid(child, 0)
+        with contextlib.suppress(ProcessLookupError):  # What it started ends with it.
+            os.killpg(child, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 

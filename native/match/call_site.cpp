@@ -139,6 +139,31 @@ void keep_frames(CallSite* site) {
   }
 }
 
+// Makes the site that `description` describes; null, with or without an error set, if there is none.
+CallSite* keep_site(Matcher* self, const Place& place, const Owned& description, Owned op) {
+  if (self->sites.size() >= kMostSites) return nullptr;
+  auto site = std::make_unique<CallSite>();
+  site->op = std::move(op);
+  const Owned depth = field(description, "depth"), last = field(description, "last");
+  const Owned fills = field(description, "fills"), rearranges = field(description, "rearranges");
+  site->func = field(description, "func");
+  site->scope = field(description, "scope");
+  site->code = field(description, "code");
+  if (!depth || !last || !fills || !rearranges || !site->func || !site->scope || !site->code ||
+      !read_slots(field(description, "writes"), &site->writes) ||
+      !read_slots(field(description, "workspaces"), &site->workspaces))
+    return nullptr;
+  site->depth = PyLong_AsLong(depth.get());
+  site->last = PyLong_AsLong(last.get());
+  if (PyErr_Occurred()) return nullptr;
+  site->fills = fills.get() == Py_True;
+  site->rearranges = rearranges.get() == Py_True;
+  site->key_objects.push_back(Owned::share(self->scope.get()));
+  keep_frames(site.get());
+  site->description = Owned::share(description.get());
+  return self->sites.emplace(place.key, std::move(site)).first->second.get();
+}
+
 }  // namespace
 
 bool find_place(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs, Place* place) {
@@ -175,26 +200,19 @@ bool add_site(Matcher* self, const Place& place) {
     node->site = known->second.get();
     return true;
   }
-  if (self->sites.size() >= kMostSites) return true;
-  auto site = std::make_unique<CallSite>();
-  site->func = Owned::share(node->func.get());
-  site->op = Owned::share(node->op.get());
-  site->scope = Owned::share(node->scope.get());
-  site->code = Owned::share(node->code.get());
-  site->depth = node->depth;
-  site->last = node->last;
-  const Owned fills = field(description, "fills"), rearranges = field(description, "rearranges");
-  if (!fills || !rearranges || !read_slots(field(description, "writes"), &site->writes) ||
-      !read_slots(field(description, "workspaces"), &site->workspaces))
-    return false;
-  site->fills = fills.get() == Py_True;
-  site->rearranges = rearranges.get() == Py_True;
-  site->key_objects.push_back(Owned::share(self->scope.get()));
-  keep_frames(site.get());
-  site->description = Owned::share(description.get());
-  node->site = site.get();
-  self->sites.emplace(place.key, std::move(site));
-  return true;
+  node->site = keep_site(self, place, description, Owned::share(node->op.get()));
+  return node->site || !PyErr_Occurred();
+}
+
+CallSite* describe_new(Matcher* self, const Place& place, PyObject* func, PyObject* args,
+                       PyObject* kwargs) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type.get()) return nullptr;
+  PyObject* forward = place.cause ? place.cause->site->description.get() : Py_None;
+  const Owned description = Owned::take(PyObject_CallFunctionObjArgs(
+      self->describe_new.get(), func, args, kwargs ? kwargs : Py_None, forward, nullptr));
+  if (!description || description.get() == Py_None) return nullptr;
+  Owned op = Owned::take(PyObject_CallOneArg(self->function_of.get(), func));
+  return op ? keep_site(self, place, description, std::move(op)) : nullptr;
 }
 
 bool make_site_names() {

@@ -46,6 +46,11 @@ CallSite* find_site(Matcher* self, const SiteKey& key);
 // `place`. False with an error set.
 bool add_site(Matcher* self, const Place& place);
 
+// Makes the call site of an op about to run from a new place, without a record of it. Null, with or
+// without an error set, where the op has to be learned.
+CallSite* describe_new(Matcher* self, const Place& place, PyObject* func, PyObject* args,
+                       PyObject* kwargs);
+
 // Interns the attribute names that it reads; false with an error set.
 bool make_site_names();
 

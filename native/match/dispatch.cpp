@@ -144,7 +144,10 @@ Owned begin_late(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, 
 bool run_provisional(Matcher* self, const Place& place, PyObject* func, const Tensors& tensors,
                      PyObject* args, PyObject* kwargs, PyObject** returned) {
   CallSite* site = find_site(self, place.key);
-  if (!site) return false;
+  *returned = nullptr;
+  // To learn it would make the records of all provisional nodes before it.
+  if (!site && self->waiting) site = describe_new(self, place, func, args, kwargs);
+  if (!site) return PyErr_Occurred() && report_failure(self) < 0;
   OwnedNode node;
   OpRun run;
   Made made = make_provisional(self, site, place.cause, tensors, args, kwargs, &node);
@@ -154,12 +157,8 @@ bool run_provisional(Matcher* self, const Place& place, PyObject* func, const Te
            : begun == Copied::kNotPlain ? Made::kNotHere
                                         : Made::kError;
   }
-  if (made == Made::kError) {
-    *returned = nullptr;
-    if (report_failure(self) < 0) return true;
-  }
+  if (made == Made::kError && report_failure(self) < 0) return true;
   if (made != Made::kDone) return false;
-  *returned = nullptr;
   WriteCount writes(self);
   if (node->has_writes && !writes.begin(func, args, kwargs)) return true;
   Owned result = Owned::take(PyObject_Call(site->op.get(), args, kwargs));

@@ -42,9 +42,9 @@ constexpr Owned MatcherFields::*kObjects[] = {
     &MatcherFields::count_writes,    &MatcherFields::set_eval_frame,
     &MatcherFields::autograd_node,   &MatcherFields::engine_code,
     &MatcherFields::function_of,     &MatcherFields::op_writes,
-    &MatcherFields::describe_site,   &MatcherFields::meet_input,
-    &MatcherFields::complete_node,   &MatcherFields::scope,
-    &MatcherFields::gone};
+    &MatcherFields::describe_site,   &MatcherFields::describe_new,
+    &MatcherFields::meet_input,      &MatcherFields::complete_node,
+    &MatcherFields::scope,           &MatcherFields::gone};
 
 int visit_site(const CallSite& site, visitproc visit, void* arg) {
   for (const Owned* field : {&site.description, &site.func, &site.op, &site.scope, &site.code})
@@ -143,6 +143,7 @@ const Field kFields[] = {
     {"function_of", &MatcherFields::function_of},
     {"op_writes", &MatcherFields::op_writes},
     {"describe_site", &MatcherFields::describe_site},
+    {"describe_new", &MatcherFields::describe_new},
     {"meet_input", &MatcherFields::meet_input},
     {"complete_node", &MatcherFields::complete_node},
 };
@@ -373,6 +374,10 @@ PyGetSetDef Matcher_getset[] = {
         "is_reshaped", "Whether a step input has another shape than when it was learned."),
     number_attribute<long long, &MatcherFields::provisional_count>(
         "provisional_count", "The ops so far that got a provisional node."),
+    number_attribute<long long, &MatcherFields::waiting>(
+        "waiting", "The ops of this step that have a provisional node and no record."),
+    number_attribute<unsigned long long, &MatcherFields::trail>(
+        "trail", "Equal in steps whose provisional nodes have the same order."),
     number_attribute<long, &MatcherFields::generation>("generation", "The session's generation."),
     number_attribute<int, &MatcherFields::started>("started", "Whether the first step has begun."),
     number_attribute<int, &MatcherFields::lends>("lends", "Whether memory is lent to anybody."),

@@ -73,6 +73,7 @@ struct MatcherFields {
   Owned function_of;      // (func) -> the function that runs an overload
   Owned op_writes;        // (func) -> bool: whether it writes to its arguments
   Owned describe_site;    // (record, known description or None) -> description or None
+  Owned describe_new;     // (func, args, kwargs, description of the forward op or None) -> the same
   Owned meet_input;       // (description, slot, tensor, key) -> bool: a new step input, entered
   Owned complete_node;    // (parts) -> the record of a provisional node
   Owned scope;
@@ -101,6 +102,10 @@ struct MatcherFields {
   Owned met_leaves;  // set of StepInput: read by an op of this step
   int is_reshaped = 0;
   long long provisional_count = 0;
+  long long waiting = 0;  // provisional nodes of this step that have no record
+  bool is_completing = false;  // whether the record of one of them is being made
+  // A hash of the order in which provisional nodes of this step ran: equal in steps that repeat.
+  unsigned long long trail = 0;
   SiteTable sites;
   std::unordered_map<PyObject*, std::pair<Owned, int>> writing_ops;  // by func: does it write?
   std::vector<OwnedNode> provisional;  // those of this step

@@ -237,6 +237,11 @@ Made add_outputs(Matcher* self, Node* node, const Tensors& tensors, PyObject* re
 bool keep_provisional(Matcher* self, OwnedNode node) {
   if (!note_leaves(self, node.get())) return false;
   ++self->provisional_count;
+  ++self->waiting;
+  for (const void* each : {static_cast<const void*>(node->site),
+                           static_cast<const void*>(self->at->record ? self->at.get() : nullptr)})
+    self->trail = (self->trail ^ reinterpret_cast<uintptr_t>(each)) * 1099511628211ULL ^
+                  self->trail >> 29;
   self->at = OwnedNode::share(node.get());
   self->provisional.push_back(std::move(node));
   return true;
@@ -301,18 +306,30 @@ PyObject* record_of(Node* node) {
     PyErr_SetString(PyExc_RuntimeError, "the step of this node has ended");
     return nullptr;
   }
+  Matcher* self = node->matcher;
+  if (self->is_completing) {
+    PyErr_SetString(PyExc_RuntimeError, "an op ran while the record of another was made");
+    return nullptr;
+  }
+  self->is_completing = true;
+  // Thousands of records that all stay would set off the collector again and again.
+  const int was_collecting = PyGC_Disable();
   std::vector<Node*> waiting;
   for (Node* each = node; each && !each->record; each = each->parent) waiting.push_back(each);
-  while (!waiting.empty()) {
-    if (!complete(waiting.back())) return nullptr;
+  while (!waiting.empty() && complete(waiting.back())) {
+    --self->waiting;
     waiting.pop_back();
   }
+  if (was_collecting) PyGC_Enable();
+  self->is_completing = false;
   return node->record.get();
 }
 
 void drop_provisional(Matcher* self) {
   std::vector<OwnedNode> nodes;
   nodes.swap(self->provisional);
+  self->waiting = 0;
+  self->trail = 0;
   for (const OwnedNode& node : nodes) {
     node->matcher = nullptr;
     node->parent = nullptr;

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         debug,
         diagnose,
         guard,
+        query,
         set_dump,
         set_seed,
         signals,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sonde.dump.reader import Dump
     from sonde.ops import print as print
     from sonde.ops import print_grad
+    from sonde.tensor_display import show
 
 __version__ = "0.1.0"
 
@@ -47,10 +49,12 @@ __all__ = [
     "get_context",
     "guard",
     "print_grad",
+    "query",
     "set_auto_parallel_context",
     "set_context",
     "set_dump",
     "set_seed",
+    "show",
     "signals",
     "statistics",
     "step",
@@ -66,16 +70,20 @@ _HOMES = {
     "diagnose": "sonde.api",
     "get_context": "sonde.context",
     "guard": "sonde.api",
+    "load_ipython_extension": "sonde.integrations.notebook",
     "print": "sonde.ops",
     "print_grad": "sonde.ops",
+    "query": "sonde.api",
     "set_auto_parallel_context": "sonde.context",
     "set_context": "sonde.context",
     "set_dump": "sonde.api",
     "set_seed": "sonde.api",
+    "show": "sonde.tensor_display",
     "signals": "sonde.api",
     "statistics": "sonde.api",
     "step": "sonde.api",
     "trigger": "sonde.api",
+    "unload_ipython_extension": "sonde.integrations.notebook",
 }
 _PACKAGES = (
     *("capture", "context", "debugger", "diagnosis", "train", "summary", "logs", "ops", "tune"),

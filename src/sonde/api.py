@@ -148,23 +148,15 @@ def diagnose(
     after the block.
     """
     from sonde import logs
-    from sonde.adapters.torch.diagnosis.session import TrainingDiagnosis
-    from sonde.diagnosis.document import as_lines
+    from sonde.adapters.torch.diagnosis.session import diagnosing
     from sonde.diagnosis.options import diagnosis_options
 
     logs.configure()
     options = diagnosis_options(
         steps=steps, until_finding=until_finding, ignore=ignore, html=html, sarif=sarif
     )
-    diagnosis = TrainingDiagnosis(options, None if prints else lambda found: None)
-    try:
-        with diagnosis.attached():
-            yield diagnosis
-    finally:
-        diagnosis.write_files()
-        if prints and diagnosis.reports:
-            for line in as_lines(diagnosis.findings, diagnosis.steps):
-                logs.say(line)
+    with diagnosing(options, prints=prints) as diagnosis:
+        yield diagnosis
 
 
 def trigger(reason: str = "") -> None:
@@ -185,6 +177,22 @@ def signals(directory: str | os.PathLike[str], rank: int | None = None) -> Signa
     from sonde.monitor.reading import read_signals
 
     return read_signals(Path(directory), rank)
+
+
+def query(directory: str | os.PathLike[str], sql: str) -> Any:
+    """The result of a SQL query over the statistics of all steps, as a pandas DataFrame.
+
+    ``directory`` is that of ``sonde run --stats``, whose training may still be running. The views
+    ``tensors``, ``series(op, statistic)``, ``first_nonfinite``, ``growth(window)``,
+    ``rank_outliers(step)`` and ``layers(step)`` are described in docs/query.md.
+    """
+    from sonde.trends.database import TrendDatabase
+
+    database = TrendDatabase(Path(directory))
+    try:
+        return database.frame(sql)
+    finally:
+        database.close()
 
 
 def set_dump(
@@ -233,38 +241,9 @@ def statistics(tensor: Any) -> Statistics:
     UsageError for a tensor without values (on the meta device), SondeError for complex numbers,
     which have no order.
     """
-    import numpy as np
-
-    from sonde import kernels
     from sonde.core.statistics import describe
+    from sonde.tensor_display import measured
 
-    if isinstance(tensor, np.ndarray | np.generic):
-        # np.asarray would drop the mask and count what it hides.
-        is_masked = isinstance(tensor, np.ma.MaskedArray)
-        values = np.ma.compressed(tensor) if is_masked else np.asarray(tensor)
-        found, dtype = kernels.summarize_array(values), tensor.dtype.name
-    else:
-        found, dtype = _tensor_statistics(tensor)
+    found, dtype = measured(tensor)
     print(describe(found, dtype, tensor.shape))
     return found
-
-
-def _tensor_statistics(tensor: Any) -> tuple[Statistics, str]:
-    import sys
-
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(tensor, torch.Tensor):
-        raise UsageError(
-            f"statistics takes a torch tensor or a numpy array, not {type(tensor).__name__}",
-            slug="statistics-type",
-        )
-    from sonde.adapters.torch.private import unobserved
-    from sonde.adapters.torch.tensors.view import TorchView
-
-    with unobserved():
-        view = TorchView(tensor, "output", 0, None, None)
-        if view.problem is not None:
-            raise UsageError(
-                f"this tensor has no statistics: {view.problem}", slug="statistics-type"
-            )
-        return view.statistics(), view.dtype

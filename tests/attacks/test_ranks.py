@@ -1,19 +1,32 @@
 """A rank that has the token tries to harm other ranks, the server or its user."""
 
 import json
+import resource
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 import pytest
 from tests.server.rank_conversation import RankConversation
 from tests.server.serving_in_thread import Server, serving
 
-from sonde.server.live import rank_messages
+from sonde.core.statistics import ROW_COLUMNS
+from sonde.server.live import history, rank_messages
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
 from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
-from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Refused, Status, Welcome
+from sonde.wire.rank import (
+    PROTOCOL,
+    GraphPart,
+    Hello,
+    OpStatistics,
+    ParameterNames,
+    ParameterNorms,
+    Refused,
+    Status,
+    Welcome,
+)
 from sonde.wire.shapes import SourceLine
 
 
@@ -102,6 +115,40 @@ def test_the_bytes_of_graphs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         rank.send(Status("running", 9, None, None, None, None, "", 0))
         server.wait_for("/runs/large", lambda run: run["ranks"][0]["step"] == 9)
         assert len(server.get("/runs/large")["ranks"][0]["graphs"]) == 3
+
+
+def test_steps_that_are_far_apart_take_no_memory(server: Server) -> None:
+    norms = np.ones(2, "<f4").tobytes()
+    with RankConversation(server, run="far") as rank:
+        rank.send(ParameterNames(("a.weight", "b.weight")))
+        for step in (3, 10**9, 2**63 - 2):
+            rank.send(ParameterNorms(step, norms, norms, norms))
+        rank.send(Status("running", 9, None, None, None, None, "", 0))
+        server.wait_for("/runs/far", lambda run: run["ranks"][0]["step"] == 9)
+        before = peak_memory()
+        for part in ("", "&first=3&last=9", "&first=1000000000&last=0", f"&first={-(2**63)}"):
+            found = server.get(f"/runs/far/layers?statistic=weight_norm{part}")
+            assert found["layers"] == ["a", "b"]
+            assert found["first"] == (10**9 if "=1000000000" in part else 3)
+        assert server.get("/runs/far/health")["last"] >= 2**63 - 2
+        assert peak_memory() - before < 1 << 30
+
+
+def test_the_bytes_of_names_with_statistics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_ROW_BYTES", 1 << 20)
+    found = history.StatisticHistory()
+    row = bytes(ROW_COLUMNS * 8)
+    for step in range(64):
+        for _ in range(2):  # The second shares the names of the first.
+            found.add_rows(OpStatistics(step, (f"{step}" * 100_000,), (0,), row))
+    _, _, kept = found.snapshot()
+    assert sum(len(rows.names[0][0]) for rows in kept) <= 1 << 20
+    assert kept[-1].step == 63
+
+
+def peak_memory() -> int:
+    """The greatest resident size of this process until now, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_a_huge_generation_does_not_stop_the_commands_of_others(server: Server) -> None:

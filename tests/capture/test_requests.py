@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sonde.capture.requests import SelectionRequest, Switch, ToggledRequest, UnmatchedPatterns
 from sonde.core.graph import Graph, Kind, OpNode
 from sonde.core.operators.patterns import OpPattern
@@ -48,13 +50,36 @@ def test_the_last_switch_that_covers_an_op_decides() -> None:
     def switch(text: str, enabled: bool) -> None:
         pattern = OpPattern.parse(text)
         covers = lambda node: pattern.matches(node.name, node.type)  # noqa: E731
-        request.switches.append(Switch(pattern, covers, enabled))
+        request.add(text, Switch(pattern, covers, enabled))
 
     switch("name-regex(.*)", True)
     switch("add", False)
     assert request.wants_op(CONV)
     assert not request.wants_op(ADD)
     switch("add-op3", True)
+    assert request.wants_op(ADD)
+
+
+def test_switching_the_same_ops_again_replaces_the_earlier_switch() -> None:
+    request = ToggledRequest(ALL_STEPS)
+    asked: list[int] = []
+
+    def covers(number: int, node: OpNode) -> bool:
+        asked.append(number)
+        return node is CONV
+
+    for number in range(100):
+        is_on = number % 2 == 0
+        request.add("conv", Switch(OpPattern.parse("conv"), partial(covers, number), is_on))
+        if number == 0:
+            assert request.wants_op(CONV)
+    asked.clear()
+    assert not request.wants_op(CONV)
+    assert asked == [99]
+    request.add("add", Switch(OpPattern.parse("add"), lambda node: True, True))
+    assert request.wants_op(CONV)  # The later of two different targets decides, ...
+    request.add("conv", Switch(OpPattern.parse("conv"), partial(covers, 100), False))
+    assert not request.wants_op(CONV)  # ... also if its ops were switched before.
     assert request.wants_op(ADD)
 
 
@@ -80,7 +105,7 @@ def test_a_switch_of_the_running_step_is_reported_when_that_step_ends() -> None:
     for text in ("Convv2d", "add"):  # Both after their ops would have run.
         pattern = OpPattern.parse(text)
         covers = lambda node, pattern=pattern: pattern.matches(node.name, node.type)  # noqa: E731
-        request.switches.append(Switch(pattern, covers, True))
+        request.add(text, Switch(pattern, covers, True))
     for step in (0, 1):
         sink.end_step(StepEnd(step, Graph(0, "Net", (CONV, ADD)), True))
         sink.begin_step(step + 1)

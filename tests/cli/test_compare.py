@@ -104,7 +104,9 @@ def test_json_has_the_verdict_the_first_divergence_pairs_and_unpaired(
     place: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "found.json"
-    assert main(["compare", str(place / "gelu"), str(place / "relu"), "--json", str(file)]) == 1
+    assert (
+        main(["compare", str(place / "gelu"), str(place / "relu"), "--json-file", str(file)]) == 1
+    )
     found = json.loads(file.read_text(), parse_constant=lambda text: pytest.fail(text))
     assert found["verdict"] == "diverged"
     first = found["first_divergence"]
@@ -132,13 +134,15 @@ def test_json_has_the_verdict_the_first_divergence_pairs_and_unpaired(
 
 def test_aligned_dumps_have_no_first_divergence(place: Path, tmp_path: Path) -> None:
     file = tmp_path / "found.json"
-    assert main(["compare", str(place / "relu"), str(place / "relu"), "--json", str(file)]) == 0
+    assert (
+        main(["compare", str(place / "relu"), str(place / "relu"), "--json-file", str(file)]) == 0
+    )
     found = json.loads(file.read_text())
     assert (found["verdict"], found["first_divergence"]) == ("aligned", None)
 
 
 def test_json_goes_to_the_terminal_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["compare", str(place / "relu"), str(place / "relu"), "--json", "-"])
+    main(["compare", str(place / "relu"), str(place / "relu"), "--json"])
     assert json.loads(capsys.readouterr().out)["verdict"] == "aligned"
 
 
@@ -158,7 +162,7 @@ def test_the_page_holds_the_pairs_as_data_that_names_cannot_break(
     file = tmp_path / "found.html"
     main(["compare", str(place / "gelu"), str(place / "relu"), "--html", str(file)])
     page = file.read_text()
-    data = re.search(r'(?s)<script type="application/json"[^>]*>(.*?)</script>', page)
+    data = re.search(r'(?s)<script type="application/json" id="data"[^>]*>(.*?)</script>', page)
     assert data is not None
     assert "<" not in data[1]
     found = json.loads(data[1])
@@ -187,7 +191,7 @@ def test_a_map_overrides_evidence_against_its_pairs(place: Path, tmp_path: Path)
     a, b = f"{scope}/first-Linear/addmm-op0", f"{scope}/last-Linear/addmm-op0"
     file.write_text(f"pairs:\n  - a: {a}\n    b: {b}\n")
     sides = [str(place / "relu"), str(place / "relu")]
-    assert main(["compare", *sides, "--map", str(file), "--json", str(found)]) == 1
+    assert main(["compare", *sides, "--map", str(file), "--json-file", str(found)]) == 1
     pairs = json.loads(found.read_text())["pairs"]
     assert (b, "map") in {(pair["b"], pair["how"]) for pair in pairs if pair["a"] == a}
 
@@ -247,7 +251,7 @@ def test_a_file_that_is_no_map_is_refused(
         (["{place}/relu", "{place}/gelu", "--steps", "7-9"], "no step in common among 7-9"),
         (["{place}/relu", "{place}/gelu", "--steps", "x"], "'x' is not a list of steps"),
         (["{place}/relu", "{place}/gelu", "--rank", "2"], "rank 2 is not in both"),
-        (["{place}/relu", "{place}/gelu", "--json", "/no/such/x.json"], "does not exist"),
+        (["{place}/relu", "{place}/gelu", "--json-file", "/no/such/x.json"], "does not exist"),
         (["{place}/relu", "{place}/gelu", "--rtol", "-1"], "'--rtol'"),
         (["{place}/relu", "--run", "no_such.py"], "file no_such.py does not exist"),
         (["{place}/relu", "{place}/gelu", "--keep", "x"], "--keep needs --run"),
@@ -274,7 +278,7 @@ def test_a_damaged_tensor_makes_equal_dumps_incomparable(
     record.path.write_bytes(data[:-4])
     file = tmp_path / "found.json"
     sides = [str(tmp_path / "damaged"), str(place / "relu")]
-    assert main(["compare", *sides, "--json", str(file)]) == 2
+    assert main(["compare", *sides, "--json-file", str(file)]) == 2
     err = capsys.readouterr().err
     assert f"{record.path}: byte {len(data) - 4}: the file ends early" in err
     assert json.loads(file.read_text())["verdict"] == "incomparable"
@@ -284,7 +288,7 @@ def test_dumps_that_cannot_be_compared_still_have_a_json_document(
     place: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "found.json"
-    words = ["compare", str(place / "relu"), str(place / "none"), "--json", str(file)]
+    words = ["compare", str(place / "relu"), str(place / "none"), "--json-file", str(file)]
     assert main(words) == 2
     found = json.loads(file.read_text())
     assert (found["verdict"], found["first_divergence"], found["pairs"]) == (

@@ -55,7 +55,7 @@ def test_pictures_and_json_are_written(
     curves: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     png, html = tmp_path / "x.png", tmp_path / "x.html"
-    words = ["--png", str(png), "--html", str(html), "--json", "-"]
+    words = ["--png", str(png), "--html", str(html), "--json"]
     assert main(["loss", *curves, *words]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"] == "second-step"

@@ -58,7 +58,7 @@ def test_json_has_the_numbers_and_nothing_else_is_printed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "a.npz", w=np.array([1.0, np.nan]), v=np.array([1.0, 3.0]))
-    assert main(["params", str(tmp_path / "a.npz"), "--json", "-"]) == 0
+    assert main(["params", str(tmp_path / "a.npz"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in document["parameters"]] == ["w", "v"]
     assert document["parameters"][0]["statistics"]["max"] == "NaN"
@@ -70,7 +70,7 @@ def test_a_mindspore_net_is_paired_with_its_torch_port_without_a_map(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     torch.save(ConvBN().state_dict(), tmp_path / "twin.pt")
-    assert main(["params", INIT, str(tmp_path / "twin.pt"), "--json", "-"]) == 0
+    assert main(["params", INIT, str(tmp_path / "twin.pt"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["complete"] is True
     pairs = {pair["a"]: pair["b"] for pair in document["pairs"]}
@@ -103,7 +103,7 @@ def test_a_dump_and_the_checkpoint_of_its_run_have_the_same_values(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     dump, saved = str(DUMPS / "nan_log" / "dump"), str(CHECKPOINTS / "nan_log_final.ckpt")
-    assert main(["params", dump, saved, "--step", "2", "--json", "-"]) == 0
+    assert main(["params", dump, saved, "--step", "2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     weights = [pair for pair in document["pairs"] if pair["a"].startswith("fc")]
     assert len(weights) == 4
@@ -149,7 +149,7 @@ def test_control_characters_in_names_do_not_reach_the_terminal(
         ([str(CHECKPOINTS.parent)], "holds no dump"),
         ([INIT, "--step", "1"], "--step is for dumps"),
         ([INIT, INIT, "--step", "1"], "are not dumps"),
-        ([INIT, "--json", "no/where.json"], "--json no/where.json cannot be written"),
+        ([INIT, "--json-file", "no/where.json"], "--json-file no/where.json cannot be written"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(

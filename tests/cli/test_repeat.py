@@ -58,7 +58,7 @@ def sonde(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProc
 
 
 def repeated(folder: Path, *words: str, **environ: str) -> tuple[int, dict]:
-    done = sonde(folder, "repeat", "--json", "-", *words, "train.py", **environ)
+    done = sonde(folder, "repeat", "--json", *words, "train.py", **environ)
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -76,7 +76,7 @@ def test_a_seeded_training_is_equal_in_both_runs(tmp_path: Path) -> None:
 
 def test_unseeded_weights_are_reported_and_the_dumps_are_kept(tmp_path: Path) -> None:
     training(tmp_path, before="")
-    words = ("--steps", "0-1", "--keep", "kept", "--json", "out.json")
+    words = ("--steps", "0-1", "--keep", "kept", "--json-file", "out.json")
     done = sonde(tmp_path, "repeat", *words, "train.py")
     assert done.returncode == 1
     document = json.loads((tmp_path / "out.json").read_text())
@@ -124,11 +124,11 @@ def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) ->
 def test_a_result_that_cannot_be_written_is_still_printed(tmp_path: Path) -> None:
     text = "import sonde, torch\nnet = torch.nn.ReLU()\nnet(torch.ones(2))\nsonde.step()\n"
     (tmp_path / "train.py").write_text(text)
-    words = ("--step-by", "manual", "--json", "no/x.json")
+    words = ("--step-by", "manual", "--json-file", "no/x.json")
     done = sonde(tmp_path, "repeat", *words, "train.py")
     assert done.returncode == 2
     assert done.stdout.startswith("equal: ")
-    assert "--json no/x.json cannot be written" in done.stderr
+    assert "--json-file no/x.json cannot be written" in done.stderr
 
 
 @pytest.mark.parametrize(

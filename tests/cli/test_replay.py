@@ -65,7 +65,7 @@ def test_a_dump_of_the_step_is_an_ordinary_one(kept: Path, tmp_path: Path) -> No
 
 
 def test_json_has_the_findings(kept: Path) -> None:
-    done = sonde(kept.parents[1], "replay", kept, "--json", "-")
+    done = sonde(kept.parents[1], "replay", kept, "--json")
     document = json.loads(done.stdout)
     assert [each["rule"] for each in document["findings"]] == ["replay-exact", "non-finite-origin"]
     assert document["findings"][1]["evidence"]["rows"] == [11]
@@ -220,7 +220,7 @@ def test_the_update_is_that_of_the_training_where_the_optimizers_state_was_kept(
     update = float(trained.stdout.split()[1])
     found = []
     for rate in (0.5, 0.05):
-        done = sonde(tmp_path, "replay", "sonde_steps", "--set", f"lr={rate}", "--json", "-")
+        done = sonde(tmp_path, "replay", "sonde_steps", "--set", f"lr={rate}", "--json")
         assert done.returncode == 0, done.stderr
         (finding,) = json.loads(done.stdout)["findings"]
         assert finding["status"] == "established"

@@ -71,3 +71,18 @@ def test_a_damaged_file_of_signals_is_an_error(
     )
     assert main(["show", str(tmp_path)]) == 2
     assert "[signals-file]" in capsys.readouterr().err
+
+
+def test_the_history_has_the_signals_of_all_steps(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signals = sonde.signals(kept)
+    found = sonde.query(kept, "from signals where signal = 'grad_norm' order by step")
+    assert found["step"].tolist() == signals["step"].tolist()
+    assert found["value"].tolist() == pytest.approx(signals["grad_norm"].tolist(), rel=1e-6)
+    weight = sonde.query(kept, "from series('weight/gradient', 'l2norm') order by step")
+    assert weight["value"].tolist() == pytest.approx(signals["weight"].tolist(), rel=1e-6)
+    ratios = sonde.query(kept, "select update_ratio from layers(7) where layer = 'weight'")
+    assert 0 < ratios["update_ratio"][0] < 10
+    assert main(["show", str(kept), "--trend", "grad_norm"]) == 0
+    assert "weight" in capsys.readouterr().out

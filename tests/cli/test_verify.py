@@ -47,9 +47,9 @@ def test_a_fixed_class_is_fixed(kept: Path, tmp_path: Path) -> None:
 
 def test_a_fixed_script_gives_the_same_loss_as_the_fixed_class(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "fixed.py").write_text(FIXED)
-    of_class = sonde(tmp_path, "verify", kept, "--script", "fixed.py", "--json", "-")
+    of_class = sonde(tmp_path, "verify", kept, "--script", "fixed.py", "--json")
     # Another seed: the weights, the batch and the random states are those of the captured step.
-    of_script = sonde(tmp_path, "verify", kept, "--json", "-", "--", "fixed.py", "7")
+    of_script = sonde(tmp_path, "verify", kept, "--json", "--", "fixed.py", "7")
     assert of_script.returncode == 0, of_script.stderr
     assert json.loads(of_script.stdout) == json.loads(of_class.stdout)
     assert "trained" not in of_script.stderr

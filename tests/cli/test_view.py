@@ -170,7 +170,6 @@ def test_conditions_expressions_and_files_can_be_checked(
         (["--check", "--watch", "nonsense", "."], "there is no condition 'nonsense'"),
         (["--check", "--watch", "max >", "."], "[expression]"),
         (["--check", "--load", "/nowhere.json", "."], "/nowhere.json"),
-        (["--json", "."], "--json needs --check"),
         (["a", "b", "c"], "takes at most two dumps (got 3)"),
         ([], "missing argument"),
     ],

@@ -99,6 +99,8 @@ def test_ranks_of_one_training_are_one_run() -> None:
             rank.ended()
         output, said = finish(process)
     assert process.returncode == 0, said
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
     assert output == plain("two_ranks.py", port)
 
 

@@ -204,4 +204,4 @@ def read(page: Page) -> None:
 
 def in_state(page: Page, text: str) -> None:
     """Wait until the page shows this state of the training."""
-    expect(page.locator(".pill")).to_have_text(re.compile(text))
+    expect(page.get_by_role("banner").locator(".pill")).to_have_text(re.compile(text))

@@ -66,3 +66,13 @@ def test_a_dump_is_viewed_step_by_step_checked_and_compared_with_another(
         page.keyboard.press("g")
         expect(page.locator(f'svg .box.origin[data-path="{LOG}"]')).to_be_visible()
         picture(page, "61-dump-hits")
+
+
+def test_the_loss_of_a_dump_of_statistics_is_drawn(tmp_path: Path) -> None:
+    dump = str(tmp_path / "d")
+    with Process("run", "--stats", "--dump-to", dump, str(RAINFALL)) as training:
+        assert training.wait() == 0, training.text
+    with Process("view", "--no-browser", "--port", "0", dump) as view, chromium() as browser:
+        page = look(browser, view.said(r"the page is at (\S+)").group(1))
+        page.get_by_role("tab", name="Loss").click()
+        expect(page.get_by_role("region", name="Loss", exact=True)).to_be_visible()

@@ -152,6 +152,9 @@ def test_a_dump_shows_the_model_and_each_step_the_graph_that_it_ran(
     with Process("view", "--no-browser", "--port", "0", str(dump)) as view:
         address = view.said(r"the page is at (\S+)").group(1)
         page = look(browser, address)
+        # A run of several steps opens with its health; the graph is one key away.
+        expect(page.get_by_role("tab", name="Health")).to_have_attribute("aria-selected", "true")
+        page.keyboard.press("g")
         expect(_box(page, NET, ".open")).to_be_visible()
         for name in ("mse_loss", "Backward", "clip_grad_norm_", "optimizer-SGD"):
             side = page.locator("svg.picture .box.side").filter(has_text=name)

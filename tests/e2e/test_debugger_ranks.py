@@ -52,6 +52,13 @@ def test_ranks_are_shown_as_one(count: int) -> None:
         expect(page.get_by_role("img", name="All ranks together")).to_be_visible()
         page.get_by_label("How ranks are merged").select_option("mean")
         expect(page.get_by_text("the mean over ranks")).to_be_visible()
+        state = page.get_by_role("status", name="State of the training")
+        first = page.get_by_role("button", name="Continue").bounding_box()
+        assert first is not None
+        for part in (state, state.locator(".pill"), state.locator(".where")):
+            box = part.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= first["x"]
         read(page)
         picture(page, f"80-ranks-{count}")
         page.get_by_role("group", name="Ranks", exact=True).get_by_role("button").nth(1).click()

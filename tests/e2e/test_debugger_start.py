@@ -1,19 +1,17 @@
 """The first minutes at the page: what is watched, numbers at the first click, curves over steps.
 
-The pages are also checked with axe-core, if its script is installed (``make web``).
+The pages are also checked with axe-core.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.e2e.accessibility import serious
 from tests.e2e.debugged import Process, in_state, look, picture
 
-AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 TRAINING = """
 import torch
 from torch import nn
@@ -29,19 +27,6 @@ for step in range(2000):
 """
 
 
-def serious(page: Page) -> list[Any]:
-    """What axe finds on the page that keeps some people from using it."""
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed")
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")
-    return [
-        (each["id"], [node["html"][:120] for node in each["nodes"][:3]])
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
-
-
 def test_a_newcomer_is_told_what_is_watched_and_sees_numbers_at_the_first_click(
     tmp_path: Path, browser: Browser
 ) -> None:
@@ -52,8 +37,9 @@ def test_a_newcomer_is_told_what_is_watched_and_sees_numbers_at_the_first_click(
         page = look(browser, training.said(r"the page is at (\S+)").group(1))
         training.said("watching for NaN and Inf, dead and saturated layers")
         in_state(page, "paused before the first step")
-        page.get_by_role("tab", name="Watchpoints").click()
         card = page.locator(".start-card")
+        expect(card).to_be_visible()  # Beside the empty list of hits, which is shown first.
+        page.get_by_role("tab", name="Watchpoints").click()
         expect(card).to_contain_text("Watching for NaN and Inf, dead and saturated layers")
         expect(card).to_contain_text("× a step")
         assert serious(page) == []

@@ -60,7 +60,7 @@ def test_each_optimizer_has_its_curve_and_its_graph(tmp_path: Path, browser: Bro
         page.get_by_label("Steps to run").press("Enter")
         in_state(page, "paused after")
         # The last step was the maker's, whose graph was learned although it came late.
-        expect(page.locator(".where")).to_have_text("step 40 · graph 2")
+        expect(page.locator(".where")).to_have_text("step 40 · usual step")
         chosen = page.get_by_label("Graph of the list").locator("option:checked")
         expect(chosen).to_contain_text("Adam of maker")
         page.get_by_role("tab", name="Loss").click()

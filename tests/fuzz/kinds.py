@@ -19,7 +19,7 @@ from tests.dump.msprobe_dumps import unpack
 from tests.dump.old_formats.made_old_dumps import raw_bytes, tensor_message
 from tests.golden.sample import sample_signals
 
-from sonde.compare.losses.events import masked_crc32c, read_events
+from sonde.compare.losses.events import read_events
 from sonde.compare.losses.sources import read_losses
 from sonde.compare.weights.check import check_checkpoint
 from sonde.compare.weights.checkpoint import Weight
@@ -27,6 +27,7 @@ from sonde.compare.weights.files import open_checkpoint
 from sonde.compare.weights.formats.mindspore import write_mindspore
 from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.compare.weights.table import list_parameters
+from sonde.core.files.event_records import masked_crc32c
 from sonde.core.files.mindspore_ckpt import decode
 from sonde.dump.file_names import read_mapping
 from sonde.dump.graph_files.execution_order import read_node_order

@@ -15,9 +15,10 @@ from tests.fuzz.kinds import Kind
 from sonde.core.errors import SondeError
 from sonde.server.http.body import read_body
 from sonde.wire import questions, rank
-from sonde.wire.api import ControlRequest, KeepRequest, WatchpointDraft, WatchpointFile
+from sonde.wire.api import ControlRequest, KeepRequest
 from sonde.wire.framing import FrameReader, read_message
 from sonde.wire.questions import question_decoder
+from sonde.wire.watchpoints import WatchpointDraft, WatchpointFile
 
 
 def sample(kind: Any, depth: int = 0) -> Any:

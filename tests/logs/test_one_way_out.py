@@ -45,6 +45,7 @@ def test_every_line_goes_through_logging() -> None:
 NAMED = {
     "cli/script.py": "an error that runpy copies into another",
     "core/errors.py": "the text of an error",
+    "core/statistics.py": "the type of a tensor",
     "diagnosis/document.py": "the rule of a finding",
     "core/text/problem_line.py": "the text of a line, made from the name",
     "logs/handlers.py": "the log itself cannot be written",

@@ -101,7 +101,7 @@ def test_bad_entries_of_sub_modules_are_reported_and_the_good_ones_used():
     settings, problems = log_settings({"SONDE_SUBMODULE_LOG_V": "{CAPTURE:1,NOSUCH:2,DUMP:9,CLI}"})
     assert settings.submodules == {"CAPTURE": logging.INFO}
     assert len(problems) == 3
-    assert "there is no sub module NOSUCH; there are CORE, KERNELS, DUMP" in problems[0]
+    assert "there is no sub module NOSUCH; there are CORE, KERNELS, DISPLAY, DUMP" in problems[0]
     assert "'DUMP:9' must be a sub module and a level from 0 to 4" in problems[1]
     assert "'CLI' must be" in problems[2]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 import torch
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.compare.runs.planted import dumped
+from tests.e2e.accessibility import serious
 from tests.e2e.debugged import chromium
 from tests.profile.made import op_item, profile
 from tests.tune.test_results import example
@@ -20,6 +22,9 @@ from sonde.compare.losses.compare import LossSeries, compare_losses
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.runs.compare import compare
 from sonde.compare.runs.report import page_text
+from sonde.diagnosis.catalogue import diagnose
+from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.report_page import diagnosis_page
 from sonde.dump.reader import Dump
 from sonde.profile.report.files import profile_page
 from sonde.report import page
@@ -81,10 +86,18 @@ def hover(found: Page, chart: Locator, x: float, y: float) -> str:
     return found.locator(".tip").inner_text()
 
 
+def assert_accessible(found: Page) -> None:
+    """axe finds nothing serious in either theme."""
+    assert serious(found) == []
+    found.get_by_label("switch between light and dark").click()
+    expect(found.locator("html")).to_have_attribute("data-theme", "light")
+    assert serious(found) == []
+
+
 def test_no_text_of_the_data_can_end_the_element_that_holds_it() -> None:
     text = page("losses", "<title>", {"a": "</script><!-- <b>"})
     assert "<title>&lt;title&gt;</title>" in text
-    assert text.count("</script>") == 2
+    assert text.count("</script>") == 3  # links, data, script
     data = re.search(r'data-page="losses">(.*?)</script>', text)
     assert data is not None
     assert json.loads(data[1]) == {"a": "</script><!-- <b>"}
@@ -107,6 +120,7 @@ def test_a_profile_has_its_findings_charts_and_tables(opened: Open) -> None:
     expect(ops.locator("tbody tr").first).to_contain_text("mm")
     found.get_by_label("filter").nth(1).fill("add")
     expect(ops.locator("tbody tr")).to_have_count(1)
+    assert_accessible(found)
 
 
 def test_a_study_has_every_chart_and_a_range_of_an_axis_chooses_trials(opened: Open) -> None:
@@ -134,6 +148,7 @@ def test_a_study_has_every_chart_and_a_range_of_an_axis_chooses_trials(opened: O
     expect(found.locator("#parallel h2")).to_contain_text(re.compile(r"[1-7] of 8 finished trials"))
     rows = found.locator("#trials tbody tr").count()
     assert 1 <= rows <= 7
+    assert_accessible(found)
 
 
 def test_an_empty_study_is_a_page_too(opened: Open) -> None:
@@ -155,6 +170,20 @@ def test_losses_show_both_curves_and_a_legend_that_follows_the_pointer(opened: O
     found.mouse.move(hover_box["x"] + hover_box["width"] - 1, hover_box["y"] + 50)
     expect(found.locator(".u-legend").first).to_contain_text("0.02098")
     expect(found.locator("tr.bad-text").first).to_contain_text("2")
+    assert_accessible(found)
+
+
+def test_steps_with_equal_losses_are_folded(opened: Open) -> None:
+    steps = tuple(range(300))
+    a = LossSeries("runs/a", steps, tuple(1 / (step + 1) for step in steps))
+    b = LossSeries("runs/b", steps, (*a.values[:298], 0.5, 0.25))
+    found = opened(loss_page(compare_losses(a, b)))
+    expect(found.locator(".scroll tbody tr")).to_have_count(2)
+    expect(found.locator(".u-legend").first).to_contain_text("a: a")
+    found.get_by_role("button", name="show 298 steps with equal losses").click()
+    expect(found.locator(".scroll tbody tr")).to_have_count(300)
+    found.get_by_role("button", name="hide 298 steps with equal losses").click()
+    expect(found.locator(".scroll tbody tr")).to_have_count(2)
 
 
 def test_a_comparison_leads_from_the_chart_to_the_pair(opened: Open, tmp_path: Path) -> None:
@@ -179,8 +208,18 @@ def test_a_comparison_leads_from_the_chart_to_the_pair(opened: Open, tmp_path: P
     # The pair is shown although it is not equal: the filter is cleared.
     expect(found.get_by_label("status")).to_have_value("")
     expect(found.locator("tr.chosen")).not_to_contain_text("gelu-op0")
+    expect(found.locator("main")).not_to_contain_text("NaN")
+    assert_accessible(found)
     found.get_by_label("filter").fill("no such op")
     expect(found.locator("tr.row")).to_have_count(0)
+
+
+def test_a_diagnosis_lists_its_findings(opened: Open) -> None:
+    evidence = TrainingEvidence(steps=3, losses=[1.0, math.nan, math.nan])
+    findings = diagnose(evidence)
+    found = opened(diagnosis_page(findings, evidence, "train.py"))
+    expect(found.locator("main")).to_contain_text("the loss is nan in step 1")
+    assert_accessible(found)
 
 
 def test_the_theme_follows_the_system_and_can_be_switched(opened: Open) -> None:

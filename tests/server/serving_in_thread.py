@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -15,6 +16,7 @@ import uvicorn
 from tests.server.waiting import until
 
 from sonde.server.app import build_app
+from sonde.server.health.summaries import LogDirectories
 from sonde.server.http.auth import TokenCheck
 from sonde.server.http.endpoint import Context
 from sonde.server.http.events import EventBroker
@@ -114,6 +116,7 @@ def serving(
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     certificate: ServerCertificate | None = None,
     sources: Callable[[EventBroker], Sequence[Run]] | None = None,
+    logs: Sequence[Path] = (),
 ) -> Iterator[Server]:
     """A server on free ports; ``host`` is what it believes it listens at."""
     sock = socket.socket()
@@ -140,7 +143,7 @@ def serving(
         ranks = await hub.start(socket.create_server(("127.0.0.1", rank_port)), certificate)
         port = sock.getsockname()[1]
         guard = Guard(
-            build_app(Context(runs, broker, ranks)),
+            build_app(Context(runs, broker, ranks, logs=LogDirectories(logs))),
             host=host,
             port=port,
             token_check=token_check,

@@ -5,8 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from sonde.server.causes import causes_of, phase_of
-from sonde.server.headlines import cause_headline, first_bad_loss, headline_of_hits
-from sonde.wire.shapes import HeadlineText, Hit, LossPoint, TensorType
+from sonde.server.headlines import (
+    cause_headline,
+    first_bad_loss,
+    headline_of_hits,
+    live_headline,
+)
+from sonde.server.live.rank import LiveRank
+from sonde.server.live.ranks import LiveRanks
+from sonde.testing.sample_values import sample_metadata
+from sonde.wire.shapes import HeadlineText, Hit, HitRef, LossPoint, SourceLine, TensorType
 
 SQRT = "Default/net/sqrt-op0"
 TOLD = HeadlineText("sqrt made 5 NaN of 6 values", "sqrt made 5 NaN of 6 values in step 2.")
@@ -42,6 +50,48 @@ def test_hits_without_an_origin_come_after_those_with_one_by_condition() -> None
     alike = [hit(each, f"Default/relu-op{each}", origin=None, part="other") for each in (0, 1)]
     found = causes_of([*alike, hit(7, SQRT)]).list()
     assert [(each.origin, each.hits) for each in found.causes] == [(SQRT, 1), ("", 2)]
+
+
+def test_values_that_are_no_fault_are_counted_apart_from_what_is_not_checkable() -> None:
+    unsure = [msgspec.structs.replace(hit(each, SQRT), verdict="undecided") for each in range(3)]
+    masked = msgspec.structs.replace(unsure[0], is_harmless=True)
+    other = msgspec.structs.replace(masked, rank=1)
+    table = causes_of([*unsure, masked, other])
+    of_all, of_second = table.list(), table.list(1)
+    assert (of_all.total, of_all.undecided, of_all.harmless) == (0, 3, 2)
+    assert (of_second.undecided, of_second.harmless) == (0, 1)
+
+
+def test_the_first_rank_to_go_is_named_and_those_after_it_are_counted() -> None:
+    ranks = LiveRanks("run")
+    for number in range(3):
+        ranks[number] = LiveRank(msgspec.structs.replace(sample_metadata(), rank=number))
+    for number in (2, 0, 1):
+        ranks[number].disconnect()
+    views = [rank.view(0) for rank in ranks.values()]
+    found = live_headline(views, causes_of(()), {}, None, ranks.lost)
+    assert found is not None
+    assert (found.kind, found.rank) == ("lost", 2)
+    assert found.text == (
+        "rank 2: the training process is gone, last seen in step 0. 2 other ranks went after it. "
+        "Its graphs, hits and losses are still shown; its tensors cannot be fetched."
+    )
+
+
+def test_a_constant_has_the_line_that_a_later_hit_names_and_the_pause_names_the_constant() -> None:
+    line = SourceLine("/a/ddp.py", 12, "main", "x[3] = inf")
+    early = HeadlineText("the constant data-0 contains Inf", "the constant data-0 contains Inf.")
+    late = HeadlineText(early.title, f"{early.title}, first used at ddp.py:12.", line)
+    leaf = hit(0, "data-0", origin="data-0", part="producer", headline=early)
+    reached = hit(1, "Gradients/mul-op0", origin="data-0", part="carrier", headline=late)
+    place = (2, "Gradients/mul-op0", "output", 0)
+    stop = HitRef(1, "not finite", "tensor_overflow", *place, late, "data-0")  # type: ignore[arg-type]
+    rank = LiveRank(sample_metadata())
+    view = msgspec.structs.replace(rank.view(0), state="paused", hit=stop)
+    found = live_headline([view], causes_of([leaf, reached]), {})
+    assert found is not None
+    assert (found.op, found.severity, found.source) == ("data-0", "error", line)
+    assert found.text == f"{late.text} 1 other op got them from there."
 
 
 def test_the_headline_counts_the_others_and_names_the_rank_of_several() -> None:

@@ -107,8 +107,9 @@ def test_a_dataset_without_length_and_one_that_wraps_itself_are_drawn():
     assert dataset_graph(loop)["children"][0]["type"] == "Endless"
 
 
-def test_lineage_leaves_out_what_is_not_known():
-    assert train_lineage({}) == {}
+def test_lineage_leaves_out_what_is_not_known(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "--name", "a b"])
+    assert train_lineage({}) == {"script": "train.py", "arguments": "--name 'a b'"}
     adam = torch.optim.AdamW(nn.Linear(1, 1).parameters(), lr=0.01, betas=(0.8, 0.9))
     facts = train_lineage({"optimizer": adam, "loss_fn": nn.functional.mse_loss})
     assert facts["betas"] == "(0.8, 0.9)"

@@ -54,6 +54,7 @@ FAULTS: dict[str, Fault] = {
     "59_closure_with_fault": Fault(2, "Default/div-op0", 18),
     "61_t5_and_0_by_0_in_the_loss": Fault(6, "Default/div-op0", 41),
     "64_memory_allocated_again": Fault(2, "Default/log-op0", 31),
+    "67_infinite_loss_with_a_scaler": Fault(2, "Default/mul-op0", 10),
     "62_scale_nobody_checks": Fault(0, "Gradients/Default/_to_copy-op0", 13),
 }
 """All others are free of faults."""

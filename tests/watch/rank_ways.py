@@ -20,9 +20,9 @@ from tests.watch.ways import (
 )
 
 from sonde.server.dumps.check import check_dump
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.questions import AskCheck, Checked
 from sonde.wire.shapes import ConditionSpec, Hit
+from sonde.wire.watchpoints import WatchpointDraft
 
 RANKS = (0, 1)
 

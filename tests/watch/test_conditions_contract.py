@@ -27,9 +27,9 @@ from tests.watch.ways import next_pause
 from sonde.adapters.torch.attach import attach
 from sonde.core.statistics import CATEGORIES
 from sonde.server.dumps.check import check_dump
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.questions import AskCheck, Checked
 from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
+from sonde.wire.watchpoints import WatchpointDraft
 
 HIT, MISS = 1, 2
 """The watchpoints of a case."""

@@ -20,8 +20,8 @@ from sonde.core.keys import Io
 from sonde.dump.reader import Dump
 from sonde.server.dumps.check import check_dump
 from sonde.watch.origins import OriginTracker, Traced
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import ConditionSpec, Hit
+from sonde.wire.watchpoints import WatchpointDraft
 
 Array = NDArray[np.float64]
 DUMPS = Path(__file__).parents[1] / "dump" / "data"

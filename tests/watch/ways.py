@@ -17,10 +17,10 @@ from tests.debugger.hub import WAIT, Hub, RankConnection, watchpoint
 
 from sonde.adapters.torch.attach import attach
 from sonde.server.dumps.check import check_dump
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.questions import AskCheck, Checked
 from sonde.wire.rank import Status, StepDone
 from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
+from sonde.wire.watchpoints import WatchpointDraft
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 CONDITIONS = ("tensor_overflow", "operator_overflow", "weight_overflow", "gradient_exploding")

@@ -1,4 +1,7 @@
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { lastPart } from "../src/text/names";
+import { counted } from "../src/text/numbers";
 import { Chart, type Line } from "./Chart";
 import { error, extent, toNumber } from "./numbers";
 import { numbers, Table, type Column } from "./Table";
@@ -77,7 +80,7 @@ export function Losses({ data }: { readonly data: LossData }): JSX.Element {
       </h2>
       <ErrorChart data={data} steps={steps} rules={rules} />
       <h2>{data.table_title}</h2>
-      <PointTable points={data.table} />
+      <Points points={data.table} />
     </>
   );
 }
@@ -101,8 +104,8 @@ function LossChart({ data, steps, rules }: CurveProps): JSX.Element {
   const [low, high] = known.length > 0 ? extent(known) : [0, 1];
   const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
   const lines = [
-    { ...line("a", data.values_a, "--series-one"), width: 2.5 },
-    { ...line("b", data.values_b, "--series-three"), isDashed: true },
+    { ...line(`a: ${lastPart(data.a)}`, data.values_a, "--series-one"), width: 2.5 },
+    { ...line(`b: ${lastPart(data.b)}`, data.values_b, "--series-three"), isDashed: true },
   ];
   return (
     <Chart
@@ -150,6 +153,28 @@ function ErrorChart({ data, steps, rules }: CurveProps): JSX.Element {
       hasLegend
       zoom="select"
     />
+  );
+}
+
+/** The steps with different losses; those with equal losses are folded. */
+function Points({ points }: { readonly points: readonly Point[] }): JSX.Element {
+  const [isUnfolded, unfold] = useState(false);
+  const different = points.filter((point) => point.relative_error !== 0);
+  const equal = points.length - different.length;
+  return (
+    <>
+      {(isUnfolded || different.length > 0) && (
+        <PointTable points={isUnfolded ? points : different} />
+      )}
+      {equal > 0 && (
+        <p>
+          {different.length === 0 ? "The losses are equal in all steps." : ""}{" "}
+          <button type="button" aria-expanded={isUnfolded} onClick={() => unfold(!isUnfolded)}>
+            {isUnfolded ? "hide" : "show"} {counted(equal, "step")} with equal losses
+          </button>
+        </p>
+      )}
+    </>
   );
 }
 

@@ -36,6 +36,32 @@ const COMMANDS: Readonly<Record<string, readonly [string, string]>> = {
   study: ["sonde tune config.yaml", "search hyper-parameters"],
 };
 
+/** The other reports of the directory, which the writing command put into the page. */
+interface ReportLink {
+  readonly kind: string;
+  readonly title: string;
+  readonly address: string;
+}
+
+function readLinks(): readonly ReportLink[] {
+  const text = document.getElementById("links")?.textContent ?? "";
+  return text === "" ? [] : (JSON.parse(text) as readonly ReportLink[]);
+}
+
+function OtherReports(): JSX.Element | null {
+  const links = readLinks();
+  if (links.length === 0) return null;
+  return (
+    <nav class="reports" aria-label="Other reports">
+      {links.map(({ kind, title, address }) => (
+        <a key={address} href={address} title={title}>
+          {NAMES[kind] ?? kind}: {decodeURIComponent(address)}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
 function firstTheme(): string {
   const asked = new URLSearchParams(location.search).get("theme");
   return asked ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -57,6 +83,7 @@ function Report({
       <header class="topbar">
         <span class="brand">Sonde</span>
         <span class="quiet">{NAMES[kind]}</span>
+        <OtherReports />
         <span class="spacer" />
         <button
           type="button"

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { Comparison } from "./compare/Comparison";
 import { GraphView } from "./graph/GraphView";
+import { HealthTab } from "./health/HealthTab";
 import { dialog } from "./panels/dialogs";
 import { Findings } from "./panels/Findings";
 import { Headline } from "./panels/Headline";
@@ -25,13 +26,14 @@ import { RanksTab } from "./ranks/RanksTab";
 import { Splitter } from "./parts/Splitter";
 import { grouped } from "./text/numbers";
 import type { Side, Tab } from "./state/place";
-import { isRightFolded, leftWidth, lowerHeight, rightWidth } from "./state/preferences";
-import { areRunsLoaded, go, place, rank, run } from "./state/store";
+import { detailsColumn, leftWidth, lowerHeight, rightWidth } from "./state/preferences";
+import { areRunsLoaded, go, place, rank, run, tab } from "./state/store";
 import { TensorView } from "./tensor/TensorView";
 
 export function App(): JSX.Element {
   return (
     <>
+      {run.value !== null && <h1 class="only-spoken">Sonde: {run.value.title}</h1>}
       <TopBar />
       <Banner />
       <Headline />
@@ -44,7 +46,7 @@ export function App(): JSX.Element {
 }
 
 function Workspace(): JSX.Element {
-  const isFolded = isRightFolded.value;
+  const isFolded = isRightFolded();
   const right = isFolded ? "26px" : `5px ${rightWidth.value}px`;
   return (
     <main
@@ -68,6 +70,18 @@ function Workspace(): JSX.Element {
   );
 }
 
+/** The tabs of a dump that need no details beside them. */
+const WIDE: readonly Tab[] = ["compare", "loss", "run"];
+
+/** Whether the column of details is folded: by the user, or because it would be empty. */
+function isRightFolded(): boolean {
+  if (detailsColumn.value !== "auto") return detailsColumn.value === "folded";
+  const current = run.value;
+  if (current?.kind !== "dump" || !WIDE.includes(tab.value)) return false;
+  const hits = current.ranks.reduce((sum, each) => sum + each.hits, 0);
+  return place.value.op === "" && hits === 0 && current.diagnosis === null;
+}
+
 /** The folded column of details: a button that unfolds it, and the number of hits. */
 function FoldedColumn(): JSX.Element {
   const hits = rank.value?.hits ?? 0;
@@ -79,7 +93,7 @@ function FoldedColumn(): JSX.Element {
         aria-label="Show the details"
         title="Show op, hits and watchpoints"
         aria-expanded="false"
-        onClick={() => isRightFolded.set(false)}
+        onClick={() => detailsColumn.set("shown")}
       >
         ‹
       </button>
@@ -119,6 +133,7 @@ function RightColumn(): JSX.Element {
 }
 
 const TABS: readonly (readonly [Tab, string, string])[] = [
+  ["health", "Health", "e"],
   ["compare", "Compare", "m"],
   ["graph", "Graph", "g"],
   ["tensor", "Tensor", "t"],
@@ -127,13 +142,12 @@ const TABS: readonly (readonly [Tab, string, string])[] = [
   ["run", "Run", "i"],
 ];
 
-function isOffered(tab: Tab): boolean {
-  if (tab === "compare") return run.value?.peer != null;
-  return tab !== "ranks" || (run.value?.ranks.length ?? 0) > 1;
+function isOffered(each: Tab): boolean {
+  if (each === "compare") return run.value?.peer != null;
+  return each !== "ranks" || (run.value?.ranks.length ?? 0) > 1;
 }
 
 function Centre(): JSX.Element {
-  const { tab } = place.value;
   return (
     <section class="pane centre">
       <div class="tabs" role="tablist" aria-label="View">
@@ -142,7 +156,7 @@ function Centre(): JSX.Element {
             key={value}
             type="button"
             role="tab"
-            aria-selected={tab === value}
+            aria-selected={tab.value === value}
             title={`${text} (${key})`}
             onClick={() => go({ tab: value })}
           >
@@ -151,7 +165,7 @@ function Centre(): JSX.Element {
         ))}
       </div>
       <Recording />
-      <Tabbed tab={tab} />
+      <Tabbed shown={tab.value} />
     </section>
   );
 }
@@ -167,8 +181,10 @@ function Recording(): JSX.Element | null {
   );
 }
 
-function Tabbed({ tab }: { tab: Tab }): JSX.Element {
-  switch (tab) {
+function Tabbed({ shown }: { shown: Tab }): JSX.Element {
+  switch (shown) {
+    case "health":
+      return <HealthTab />;
     case "compare":
       return <Comparison />;
     case "graph":
@@ -214,7 +230,9 @@ function Lower(): JSX.Element {
             >
               {text}{" "}
               {count > 0 && (
-                <span class={value === "watchpoints" ? "count" : "hit-count"}>{count}</span>
+                <span class={value === "watchpoints" ? "count" : "hit-count"}>
+                  {grouped(count)}
+                </span>
               )}
             </button>
           ))}
@@ -226,7 +244,7 @@ function Lower(): JSX.Element {
           aria-label="Hide the details"
           title="Hide this column"
           aria-expanded="true"
-          onClick={() => isRightFolded.set(true)}
+          onClick={() => detailsColumn.set("folded")}
         >
           ›
         </button>

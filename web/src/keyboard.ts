@@ -118,6 +118,8 @@ function actionOf(key: string): (() => void) | null {
       };
     case "m":
       return run.value?.peer == null ? null : () => go({ tab: "compare" });
+    case "e":
+      return () => go({ tab: "health" });
     case "g":
       return () => go({ tab: "graph" });
     case "t":

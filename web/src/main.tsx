@@ -21,6 +21,7 @@ import "./styles/compare.css";
 import "./styles/headline.css";
 import "./styles/findings.css";
 import "./styles/ranks.css";
+import "./styles/health.css";
 
 const host = document.getElementById("page");
 if (host === null) throw new Error("index.html has no element for the page");

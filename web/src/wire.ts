@@ -11,13 +11,13 @@ export type State = "waiting" | "running" | "paused" | "ended" | "lost";
 export type PauseReason = "start" | "pause" | "step" | "op" | "missed" | "hit" | "breakpoint";
 export type GraphBasis = "run" | "trace" | "modules";
 export type GraphDetail = "model" | "step" | "everything";
-export type BoxStatistic = "l2norm" | "max" | "zeros" | "non-finite" | "distance";
+export type BoxStatistic = "l2norm" | "max" | "zeros" | "non-finite" | "distance" | "time";
 export type Verdict = "hit" | "undecided";
 export type Part = "producer" | "carrier" | "other";
 export type EvidenceStatus = "established" | "supported" | "hypothesis";
 export type Command = "continue" | "pause" | "step" | "next" | "to" | "terminate";
-export type RunKind = "live" | "dump";
 export type StepPart = "network" | "data" | "loss" | "gradients" | "backward" | "recomputed" | "optimizer" | "other" | "";
+export type RunKind = "live" | "dump";
 export type HeadlineKind = "hit" | "loss" | "crash" | "overflow" | "divergence" | "finding" | "lost";
 export type HitPhase = "forward" | "backward" | "optimizer" | "weights";
 export type ComparedVerdict = "aligned" | "diverged" | "incomparable";
@@ -139,11 +139,12 @@ export interface TracebackFrame {
 
 /**
  * What is wrong: `title` in a few words; `text` is the whole sentence and begins with it. Code
- * is between backticks.
+ * is between backticks. `source`: the line that it names.
  */
 export interface HeadlineText {
   readonly title: string;
   readonly text: string;
+  readonly source: SourceLine | null;
 }
 
 /**
@@ -152,7 +153,8 @@ export interface HeadlineText {
  * ones, or passed them on. `origin` is the op that produced them, `chain` the ops from there
  * to this one, both included. `number` counts the hits of a rank, from 0. `status`: how
  * certain the hit is. `headline`: the sentence about the origin, or about the number found;
- * None if undecided. `advice`: what to do.
+ * None if undecided. `advice`: what to do. `is_harmless`: undecided because NaN or Inf reached
+ * neither the loss nor an update of weights.
  */
 export interface Hit {
   readonly number: number;
@@ -176,11 +178,13 @@ export interface Hit {
   readonly status: EvidenceStatus;
   readonly headline: HeadlineText | null;
   readonly advice: string;
+  readonly is_harmless: boolean;
 }
 
 /**
  * The hit at which a training stopped: its watchpoint (with its name at that time), the
- * condition that was met, the tensor, and the sentence about it.
+ * condition that was met, the tensor, the sentence about it, and the op that produced NaN or
+ * Inf.
  */
 export interface HitRef {
   readonly watchpoint: number;
@@ -191,6 +195,7 @@ export interface HitRef {
   readonly io: Io;
   readonly slot: number;
   readonly headline: HeadlineText | null;
+  readonly origin: string | null;
 }
 
 /** One measured fact of a finding, as it is shown. */
@@ -384,9 +389,10 @@ export interface Checked {
  * `optimizer`: the one whose step ran the graph last; empty if unknown. `basis`: where the
  * nodes are known from, see `rank.GraphPart`. `nodes` 0: not known yet. `steps`: the first and
  * last of consecutive steps that ran it, the newest ones if there are many. `like`: for a
- * graph that is still growing, the whole graph that has nearly all of its ops. `here`: the
- * place of the rank's current op in it. `difference`: what it has that the usual graph has
- * not, or the other way round; empty for the usual graph, and if it is not known.
+ * graph that is still growing, the whole graph to show in its place, which has nearly all of
+ * its ops. `here`: the place of the rank's current op in it. `difference`: what it has that
+ * the usual graph has not, or the other way round; empty for the usual graph, and if it is not
+ * known. `is_compiled`: it has ops of code that `torch.compile` compiled.
  */
 export interface GraphInfo {
   readonly id: number;
@@ -399,136 +405,7 @@ export interface GraphInfo {
   readonly like: number | null;
   readonly here: number | null;
   readonly difference: string;
-}
-
-/**
- * One rank of a run as the header of the page shows it. `seconds`: the median duration of
- * recent steps; None before the first step has ended. `bare_seconds`: the median duration of
- * the latest steps that were not observed; None if every step was observed. Both exclude
- * pauses. `is_measuring`: one coming step is to run unobserved, as the user asked, and has not
- * ended yet. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last
- * line of the exception) and `is_terminated` (by the debugger) are set when the program has
- * ended. `message` is text to show. `is_answering`: the process answers heartbeats. `address`:
- * of the training process, IP address and port; empty for a dump. `frames`: the traceback of a
- * program that failed, outermost first. `waits_for`: the ranks that are paused, while this one
- * runs and has made no progress since. `kept`: the values that are kept on request;
- * `recorded`: the ops whose statistics are recorded in every step, on request. `recording`:
- * the number of ops of the running step so far, while the first graph is recorded; else None.
- */
-export interface RankView {
-  readonly rank: number;
-  readonly state: State;
-  readonly step: number;
-  readonly graph: number | null;
-  readonly op: string | null;
-  readonly order: number | null;
-  readonly reason: PauseReason | null;
-  readonly message: string;
-  readonly hits: number;
-  readonly graphs: readonly GraphInfo[];
-  readonly steps: readonly number[];
-  readonly metadata: Metadata | null;
-  readonly seconds: number | null;
-  readonly bare_seconds: number | null;
-  readonly exit_code: number | null;
-  readonly error: string;
-  readonly is_terminated: boolean;
-  readonly hit: HitRef | null;
-  readonly is_measuring: boolean;
-  readonly is_answering: boolean;
-  readonly address: string;
-  readonly frames: readonly TracebackFrame[];
-  readonly waits_for: readonly number[];
-  readonly kept: readonly KeptOp[];
-  readonly recorded: readonly string[];
-  readonly recording: number | null;
-}
-
-/**
- * What is wrong with a run: `title` in a few words; `text` is the whole sentence, begins with
- * it, and has code between backticks. `op`, `io`, `slot`, `step` and `rank`: the tensor that
- * shows it, an empty `op` if there is none. `others`: how many got it from there. `advice`:
- * what to do.
- */
-export interface RunHeadline {
-  readonly kind: HeadlineKind;
-  readonly severity: "error" | "warning";
-  readonly title: string;
-  readonly text: string;
-  readonly advice: string;
-  readonly rank: number | null;
-  readonly step: number | null;
-  readonly op: string;
-  readonly io: Io;
-  readonly slot: number;
-  readonly source: SourceLine | null;
-  readonly others: number;
-}
-
-/**
- * Progress of a check of the watchpoints on all tensors of a dump, or the result of a check on
- * the tensors that a training has now: `done` of `total` tensors were evaluated; `notes` say
- * which were not, and why. `seconds_left`: an estimate while a check runs.
- */
-export interface RecheckView {
-  readonly running: boolean;
-  readonly done: number;
-  readonly total: number;
-  readonly hits: number;
-  readonly notes: readonly string[];
-  readonly seconds_left: number | null;
-}
-
-/** Text to show about watchpoint `id`: its patterns match nothing in the ops seen so far. */
-export interface WatchpointWarning {
-  readonly id: number;
-  readonly text: string;
-}
-
-/**
- * `revision` grows with every change of the other fields; `controls` are the commands that are
- * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
- * `unobserved`: what was not observed of the run, so that no hits there mean nothing.
- * `warnings`: about watchpoints whose patterns match nothing. `headline`: what is wrong, if
- * anything is. `diagnosis`: None if the training was not diagnosed.
- */
-export interface RunView {
-  readonly id: string;
-  readonly kind: RunKind;
-  readonly title: string;
-  readonly revision: number;
-  readonly ranks: readonly RankView[];
-  readonly watchpoints: readonly WatchpointSpec[];
-  readonly controls: readonly Command[];
-  readonly notices: readonly string[];
-  readonly peer: string | null;
-  readonly recheck: RecheckView | null;
-  readonly unobserved: readonly string[];
-  readonly warnings: readonly WatchpointWarning[];
-  readonly headline: RunHeadline | null;
-  readonly diagnosis: DiagnosisView | null;
-}
-
-/**
- * `rank_port`: the port to which trainings connect; None if the server shows only dumps.
- * `fingerprint`: of the server's certificate, empty without TLS.
- */
-export interface RunList {
-  readonly runs: readonly RunView[];
-  readonly rank_port: number | null;
-  readonly fingerprint: string;
-}
-
-/**
- * `rank` None: all ranks. `wait_seconds`: answer when the training pauses or ends again, at
- * the latest after this time.
- */
-export interface ControlRequest {
-  readonly command: Command;
-  readonly steps?: number;
-  readonly op?: string;
-  readonly rank?: number | null;
-  readonly wait_seconds?: number;
+  readonly is_compiled: boolean;
 }
 
 /**
@@ -652,25 +529,6 @@ export interface LevelValues {
   readonly known: number;
 }
 
-/**
- * Where a graph has what the finding `kind` names: ops and parameters by their full names,
- * scopes with a `/` at the end; empty if the graph has none of it.
- */
-export interface FindingPlace {
-  readonly kind: string;
-  readonly paths: readonly string[];
-}
-
-export interface FindingPlaces {
-  readonly places: readonly FindingPlace[];
-}
-
-/** The documentation of a rule as Markdown: the text of its page in `docs/rules`. */
-export interface RulePage {
-  readonly kind: string;
-  readonly text: string;
-}
-
 export interface FoundScope {
   readonly path: string;
   readonly label: string;
@@ -741,85 +599,23 @@ export interface CodeText {
 }
 
 /**
- * Everything about one node except its tensors; `consumers` by output slot. `shown_in`: the
- * scope that contains it in the views "model" and "step", which do not draw it if `is_folded`.
+ * Everything about one node except its tensors; `consumers` by output slot. `hits`: their
+ * number, without undecided results. `shown_in`: the scope that contains it in the views
+ * "model" and "step", which do not draw it if `is_folded`.
  */
 export interface OpView {
   readonly node: Node;
   readonly graph: number;
   readonly consumers: readonly (readonly [number, string])[];
-  readonly hits: readonly Hit[];
+  readonly hits: number;
   readonly shown_in: string;
   readonly is_folded: boolean;
 }
 
-/**
- * In execution order: step, then place in the step, inputs and parameters first. `dropped`:
- * further ones of the rank, or of all, that were not kept, because there were so many.
- */
-export interface HitPage {
-  readonly total: number;
-  readonly offset: number;
-  readonly hits: readonly Hit[];
-  readonly dropped: number;
-}
-
-/** The tensors of a cause in one phase: how many, and how many hits they have. */
-export interface CausePhase {
-  readonly phase: HitPhase;
-  readonly tensors: number;
-  readonly hits: number;
-}
-
-/**
- * Hits of one cause: those whose NaN and Inf come from the op `origin`; without an origin,
- * those of one condition. `first`: the hit of the op that produced them, or the first.
- * `others`: how many other ops or tensors have hits of this cause.
- */
-export interface CauseView {
-  readonly rank: number;
-  readonly origin: string;
-  readonly watchpoint: number;
-  readonly condition: string;
-  readonly first: Hit;
-  readonly hits: number;
-  readonly others: number;
-  readonly phases: readonly CausePhase[];
-}
-
-/**
- * Causes of NaN and Inf first, the earliest first. `undecided`: results that could not be
- * decided, which have no cause.
- */
-export interface CauseList {
-  readonly total: number;
-  readonly causes: readonly CauseView[];
-  readonly undecided: number;
-}
-
-export interface LossCurve {
-  readonly rank: number;
-  readonly points: readonly LossPoint[];
-}
-
-/** `update_ratio`: of a weight, the norm of its update in the step by its norm before. */
-export interface StatisticPoint {
-  readonly step: number;
-  readonly statistics: StatisticNumbers;
-  readonly update_ratio: Num | null;
-}
-
-/**
- * Statistics of one tensor in all known steps. `is_recorded`: those of every coming step are
- * recorded, too.
- */
-export interface StatisticCurve {
-  readonly op: string;
-  readonly io: Io;
-  readonly slot: number;
-  readonly type: TensorType;
-  readonly points: readonly StatisticPoint[];
-  readonly is_recorded: boolean;
+/** Text to show about watchpoint `id`: its patterns match nothing in the ops seen so far. */
+export interface WatchpointWarning {
+  readonly id: number;
+  readonly text: string;
 }
 
 /** One parameter of a condition; `check`: measured values are compared with it. */
@@ -911,6 +707,221 @@ export interface WatchpointList {
 export interface WatchpointFile {
   readonly watchpoints: readonly WatchpointDraft[];
   readonly version?: 1;
+}
+
+/**
+ * One rank of a run as the header of the page shows it. `seconds`: the median duration of
+ * recent steps; None before the first step has ended. `bare_seconds`: the median duration of
+ * the latest steps that were not observed; None if every step was observed. Both exclude
+ * pauses. `is_measuring`: one coming step is to run unobserved, as the user asked, and has not
+ * ended yet. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last
+ * line of the exception) and `is_terminated` (by the debugger) are set when the program has
+ * ended. `message` is text to show. `is_answering`: the process answers heartbeats. `address`:
+ * of the training process, IP address and port; empty for a dump. `frames`: the traceback of a
+ * program that failed, outermost first. `waits_for`: the ranks that are paused, while this one
+ * runs and has made no progress since. `kept`: the values that are kept on request;
+ * `recorded`: the ops whose statistics are recorded in every step, on request. `recording`:
+ * the number of ops of the running step so far, while the first graph is recorded; else None.
+ */
+export interface RankView {
+  readonly rank: number;
+  readonly state: State;
+  readonly step: number;
+  readonly graph: number | null;
+  readonly op: string | null;
+  readonly order: number | null;
+  readonly reason: PauseReason | null;
+  readonly message: string;
+  readonly hits: number;
+  readonly graphs: readonly GraphInfo[];
+  readonly steps: readonly number[];
+  readonly metadata: Metadata | null;
+  readonly seconds: number | null;
+  readonly bare_seconds: number | null;
+  readonly exit_code: number | null;
+  readonly error: string;
+  readonly is_terminated: boolean;
+  readonly hit: HitRef | null;
+  readonly is_measuring: boolean;
+  readonly is_answering: boolean;
+  readonly address: string;
+  readonly frames: readonly TracebackFrame[];
+  readonly waits_for: readonly number[];
+  readonly kept: readonly KeptOp[];
+  readonly recorded: readonly string[];
+  readonly recording: number | null;
+}
+
+/**
+ * What is wrong with a run: `title` in a few words; `text` is the whole sentence, begins with
+ * it, and has code between backticks. `op`, `io`, `slot`, `step` and `rank`: the tensor that
+ * shows it, an empty `op` if there is none. `others`: how many got it from there. `advice`:
+ * what to do.
+ */
+export interface RunHeadline {
+  readonly kind: HeadlineKind;
+  readonly severity: "error" | "warning";
+  readonly title: string;
+  readonly text: string;
+  readonly advice: string;
+  readonly rank: number | null;
+  readonly step: number | null;
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly source: SourceLine | null;
+  readonly others: number;
+}
+
+/**
+ * Progress of a check of the watchpoints on all tensors of a dump, or the result of a check on
+ * the tensors that a training has now: `done` of `total` tensors were evaluated; `notes` say
+ * which were not, and why. `seconds_left`: an estimate while a check runs.
+ */
+export interface RecheckView {
+  readonly running: boolean;
+  readonly done: number;
+  readonly total: number;
+  readonly hits: number;
+  readonly notes: readonly string[];
+  readonly seconds_left: number | null;
+}
+
+/**
+ * `revision` grows with every change of the other fields; `controls` are the commands that are
+ * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
+ * `unobserved`: what was not observed of the run, so that no hits there mean nothing.
+ * `warnings`: about watchpoints whose patterns match nothing. `headline`: what is wrong, if
+ * anything is. `diagnosis`: None if the training was not diagnosed. `opens_with_health`: its
+ * first screen is its health: it has several steps of which signals are known, and no pause.
+ */
+export interface RunView {
+  readonly id: string;
+  readonly kind: RunKind;
+  readonly title: string;
+  readonly revision: number;
+  readonly ranks: readonly RankView[];
+  readonly watchpoints: readonly WatchpointSpec[];
+  readonly controls: readonly Command[];
+  readonly notices: readonly string[];
+  readonly peer: string | null;
+  readonly recheck: RecheckView | null;
+  readonly unobserved: readonly string[];
+  readonly warnings: readonly WatchpointWarning[];
+  readonly headline: RunHeadline | null;
+  readonly diagnosis: DiagnosisView | null;
+  readonly opens_with_health: boolean;
+}
+
+/**
+ * `rank_port`: the port to which trainings connect; None if the server shows only dumps.
+ * `fingerprint`: of the server's certificate, empty without TLS.
+ */
+export interface RunList {
+  readonly runs: readonly RunView[];
+  readonly rank_port: number | null;
+  readonly fingerprint: string;
+}
+
+/**
+ * `rank` None: all ranks. `wait_seconds`: answer when the training pauses or ends again, at
+ * the latest after this time.
+ */
+export interface ControlRequest {
+  readonly command: Command;
+  readonly steps?: number;
+  readonly op?: string;
+  readonly rank?: number | null;
+  readonly wait_seconds?: number;
+}
+
+/**
+ * Where a graph has what the finding `kind` names: ops and parameters by their full names,
+ * scopes with a `/` at the end; empty if the graph has none of it.
+ */
+export interface FindingPlace {
+  readonly kind: string;
+  readonly paths: readonly string[];
+}
+
+export interface FindingPlaces {
+  readonly places: readonly FindingPlace[];
+}
+
+/** The documentation of a rule as Markdown: the text of its page in `docs/rules`. */
+export interface RulePage {
+  readonly kind: string;
+  readonly text: string;
+}
+
+/**
+ * In execution order: step, then place in the step, inputs and parameters first. `dropped`:
+ * further ones of the rank, or of all, that were not kept, because there were so many.
+ */
+export interface HitPage {
+  readonly total: number;
+  readonly offset: number;
+  readonly hits: readonly Hit[];
+  readonly dropped: number;
+}
+
+/** The tensors of a cause in one phase: how many, and how many hits they have. */
+export interface CausePhase {
+  readonly phase: HitPhase;
+  readonly tensors: number;
+  readonly hits: number;
+}
+
+/**
+ * Hits of one cause: those whose NaN and Inf come from the op `origin`; without an origin,
+ * those of one condition. `first`: the hit of the op that produced them, or the first.
+ * `others`: how many other ops or tensors have hits of this cause.
+ */
+export interface CauseView {
+  readonly rank: number;
+  readonly origin: string;
+  readonly watchpoint: number;
+  readonly condition: string;
+  readonly first: Hit;
+  readonly hits: number;
+  readonly others: number;
+  readonly phases: readonly CausePhase[];
+}
+
+/**
+ * Causes of NaN and Inf first, the earliest first. `undecided`: results that could not be
+ * decided, which have no cause; `harmless`: tensors with NaN or Inf that are no fault.
+ */
+export interface CauseList {
+  readonly total: number;
+  readonly causes: readonly CauseView[];
+  readonly undecided: number;
+  readonly harmless: number;
+}
+
+export interface LossCurve {
+  readonly rank: number;
+  readonly points: readonly LossPoint[];
+}
+
+/** `update_ratio`: of a weight, the norm of its update in the step by its norm before. */
+export interface StatisticPoint {
+  readonly step: number;
+  readonly statistics: StatisticNumbers;
+  readonly update_ratio: Num | null;
+}
+
+/**
+ * Statistics of one tensor in all known steps. `is_recorded`: those of every coming step are
+ * recorded, too.
+ */
+export interface StatisticCurve {
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly type: TensorType;
+  readonly points: readonly StatisticPoint[];
+  readonly is_recorded: boolean;
 }
 
 /** Keep the values of the ops that match the patterns, `steps` steps back; 0: no longer. */
@@ -1166,4 +1177,135 @@ export interface TensorOfRanks {
   readonly ranks: readonly RankValues[];
   readonly merged: MergedTensor | null;
   readonly why_not_merged: string;
+}
+
+/**
+ * A signal by step; None: not known in this step. Of very many steps only those that are seen
+ * in a picture of so many points: extremes, and values that are not finite. `low` and `high`:
+ * the extremes of steps that were thinned to one, empty if none were. `optimizer`: the curve
+ * has the steps of this optimizer only, empty if the run has a single one.
+ */
+export interface SignalCurve {
+  readonly name: string;
+  readonly steps: readonly number[];
+  readonly values: readonly (Num | null)[];
+  readonly low: readonly (Num | null)[];
+  readonly high: readonly (Num | null)[];
+  readonly optimizer: string;
+}
+
+/** A statistic that a run has of its layers. */
+export interface LayerStatisticView {
+  readonly name: string;
+  readonly description: string;
+}
+
+/** What made a run, or what it made. `name` is a group and a word: `train learning_rate`. */
+export interface LineageFact {
+  readonly name: string;
+  readonly value: string;
+}
+
+/**
+ * `first` and `last`: the steps that the run has statistics or signals of, None without any.
+ * `missing`: why there is no map of layers, and what to do; empty if there is one.
+ */
+export interface HealthView {
+  readonly rank: number;
+  readonly first: number | null;
+  readonly last: number | null;
+  readonly curves: readonly SignalCurve[];
+  readonly statistics: readonly LayerStatisticView[];
+  readonly missing: string;
+}
+
+/**
+ * A part of the map of layers by steps: `rows` of `layers_per_row` layers from layer `top` on,
+ * `columns` of `steps_per_column` steps from step `first` on. `layers`: the first layer of
+ * each row. `cells`: row by row the greatest value in each cell, as float32 in little-endian
+ * order, Base64; -inf for a cell without a value. `other_cells`: the same of the other run,
+ * empty without one. `total_layers`, `first_step` and `last_step` are those of the whole map;
+ * `least` (above zero) and `greatest` the ends of a scale for it, its 1st and 99th percentile.
+ */
+export interface LayerCells {
+  readonly rank: number;
+  readonly statistic: string;
+  readonly total_layers: number;
+  readonly first_step: number;
+  readonly last_step: number;
+  readonly top: number;
+  readonly layers_per_row: number;
+  readonly rows: number;
+  readonly first: number;
+  readonly steps_per_column: number;
+  readonly columns: number;
+  readonly layers: readonly string[];
+  readonly cells: string;
+  readonly least: number | null;
+  readonly greatest: number | null;
+  readonly other_cells: string;
+}
+
+/**
+ * A tensor that a cell is computed from, with its greatest value in the cell and the step that
+ * has it. `is_tensor`: the tensor view can show it.
+ */
+export interface LayerTensor {
+  readonly op: string;
+  readonly type: string;
+  readonly phase: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly step: number;
+  readonly value: Num | null;
+  readonly is_tensor: boolean;
+}
+
+/** The tensors of one cell, the greatest value first. */
+export interface LayerTensors {
+  readonly layer: string;
+  readonly tensors: readonly LayerTensor[];
+}
+
+/**
+ * A directory with event files. `name`: its path below the directory that was given.
+ * `scalars`, `histograms` and `images`: tags. `problems`: files that are damaged.
+ */
+export interface SummaryLog {
+  readonly number: number;
+  readonly name: string;
+  readonly path: string;
+  readonly status: string;
+  readonly last_step: number | null;
+  readonly scalars: readonly string[];
+  readonly histograms: readonly string[];
+  readonly images: readonly string[];
+  readonly texts: readonly LineageFact[];
+  readonly lineage: readonly LineageFact[];
+  readonly problems: readonly string[];
+}
+
+/** All logs of a server, in the order of their names. */
+export interface SummaryLogs {
+  readonly logs: readonly SummaryLog[];
+}
+
+/**
+ * Histograms of a tag between common `edges`: for each of `steps` the `counts` of each bin. Of
+ * very many steps some are left out.
+ */
+export interface TagHistograms {
+  readonly tag: string;
+  readonly steps: readonly number[];
+  readonly edges: readonly number[];
+  readonly counts: readonly (readonly number[])[];
+}
+
+/** The picture `at` a place of `steps`; `data` is Base64. */
+export interface TagPicture {
+  readonly tag: string;
+  readonly steps: readonly number[];
+  readonly at: number;
+  readonly media_type: string;
+  readonly data: string;
 }

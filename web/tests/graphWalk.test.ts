@@ -1,6 +1,6 @@
 // @vitest-environment happy-dom
 import { describe, expect, test } from "vitest";
-import { scopesAround, stuckHeads } from "../src/graph/Orientation";
+import { scopesAround, scopesOnScreen, stuckHeads } from "../src/graph/Orientation";
 import { type Box, type Scene, SceneMaker } from "../src/graph/scene";
 import { boxBeside } from "../src/graph/walking";
 import type { LevelNode } from "../src/wire";
@@ -109,6 +109,9 @@ describe("where the screen is", () => {
     expect(stuckHeads(scene, top, SCREEN)).toEqual([]);
     const scrolled = { x: 0, y: -(net.y + 30), scale: 1 };
     expect(stuckHeads(scene, scrolled, SCREEN)).toMatchObject([{ box: { path: "net/" }, y: 0 }]);
+    const narrow = { ...SCREEN, width: 2 * net.x + net.width };
+    const onScreen = scopesOnScreen(scene, scrolled, narrow);
+    expect(onScreen.map((each) => each.path)).toEqual(["net/"]);
     expect(stuckHeads(scene, { ...scrolled, y: -5000 }, SCREEN)).toEqual([]);
   });
 });

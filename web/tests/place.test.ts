@@ -1,6 +1,13 @@
 import { expect, test } from "vitest";
 import { groupScope, isAmong, scopesOf, shortName } from "../src/text/names";
-import { formatPlace, isNewPage, parsePlace, START, type Place } from "../src/state/place";
+import {
+  BOX_STATISTICS,
+  formatPlace,
+  isNewPage,
+  parsePlace,
+  START,
+  type Place,
+} from "../src/state/place";
 
 const FULL: Place = {
   run: "a run/1",
@@ -21,6 +28,8 @@ const FULL: Place = {
   mode: "heat",
   curves: ["0 output 0 r Default/a b"],
   lossOf: ["1 r"],
+  layerStatistic: "grad_norm",
+  layersWith: "b",
   against: { step: 4, op: "other & one", io: "output", slot: 1, rank: 1, run: "b" },
   compared: "both",
   comparedRow: 300,
@@ -52,6 +61,10 @@ test("an address holds the whole place", () => {
   expect(parsePlace(formatPlace(FULL))).toEqual(FULL);
   expect(formatPlace(START)).toBe("");
   expect(parsePlace("")).toEqual(START);
+});
+
+test.each(BOX_STATISTICS)("an address holds that boxes are coloured by %s", (colourBy) => {
+  expect(parsePlace(formatPlace({ ...START, colourBy })).colourBy).toBe(colourBy);
 });
 
 test("an address is short enough to be read, and a tensor without a name yet is in it", () => {

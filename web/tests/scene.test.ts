@@ -246,6 +246,10 @@ test("the first look is all that can be read, else its beginning at a size that 
   expect(x + 100 * view.scale).toBeLessThan(648);
   expect(y).toBeGreaterThan(0);
   expect(2000 * view.scale + view.x).toBeGreaterThanOrEqual(648 - 24); // No room is left beside it.
+  // Data making runs first, in the column on the right: the view begins with the network.
+  const data = { ...first, part: "data" as const };
+  const model: Scene = { ...large, boxes: [at(second, 0, 0), at(data, 1900, 0)] };
+  expect(begun(model, 648, 648)).toEqual({ scale: READABLE_SCALE, x: 24, y: 24 });
   const low = centredOn(large, at(second, 0, 0), 648, 648, 1);
   expect(low).toEqual({ scale: 1, x: 24, y: 24 });
 });

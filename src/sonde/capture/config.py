@@ -21,6 +21,7 @@ from sonde.core.statistics import HASHES
 SavedData = Literal["tensor", "statistic", "full", "graph", "step"]
 StatCalcMode = Literal["host", "device"]
 StatPrecision = Literal["high", "low"]
+StatisticFormat = Literal["csv", "parquet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class CaptureConfig:
       ``overflow_number`` of them (0: all); "exception" only the inputs of an op that raises;
     - ``saved_data``: "graph" writes graphs and the order of execution, and no values; "step"
       captured steps, of which the other settings say what is computed when the dump is read;
+    - ``statistic_format``: "parquet" writes the statistics of all steps to Parquet files, of which
+      the last ``statistic_full_steps`` steps are kept in full and older ones thinned (0: all kept);
     - ``keeps_useless_outputs``: outputs that ops return empty are saved, too;
     - ``sample_num``: how many elements of a tensor are kept, if ``sample_mode``;
     - ``memory_budget``: bytes an asynchronous dump may hold; None leaves it to the sink;
@@ -55,6 +58,8 @@ class CaptureConfig:
     save_kernel_args: bool = False
     saved_data: SavedData = "tensor"
     statistic_categories: tuple[str, ...] = DEFAULT_CATEGORIES
+    statistic_format: StatisticFormat = "csv"
+    statistic_full_steps: int = 0
     debug_mode: DebugMode = "off"
     overflow_number: int = 0
     sample_mode: bool = False
@@ -118,6 +123,7 @@ def _read(
     saved_data = common.word("saved_data", ("tensor", "statistic", "full", "graph", "step"))
     calc_mode = sync.word("stat_calc_mode", ("host", "device"))
     precision = sync.word("device_stat_precision_mode", ("high", "low"))
+    form = common.word("statistic_format", ("csv", "parquet"))
     return CaptureConfig(
         selection=Selection(
             steps=fields.steps(common, debug_mode, initial_step),
@@ -135,6 +141,10 @@ def _read(
         save_kernel_args=sync.flag("save_kernel_args", False),
         saved_data=cast(SavedData, saved_data),
         statistic_categories=fields.statistic_categories(common),
+        statistic_format=cast(StatisticFormat, form),
+        statistic_full_steps=common.whole(
+            "statistic_full_steps", 0, accepted="0 (all steps) or how many of the last steps"
+        ),
         debug_mode=debug_mode,
         overflow_number=common.whole("overflow_number", 0, accepted="0 (all) or how many at most"),
         sample_mode=sync.choice("sample_mode", {0: False, 1: True}, accepted="0 or 1"),
@@ -219,6 +229,16 @@ def _saving_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
             ("saved_data", "dump_mode"),
             'dump_mode must be 0 or 1 with saved_data "step": what sonde.set_dump() marks in the '
             "program is not known when the step is executed again",
+        ),
+        (
+            config.statistic_full_steps > 0 and config.statistic_format == "csv",
+            ("statistic_full_steps", "statistic_format"),
+            'statistic_full_steps has a meaning only with statistic_format "parquet"',
+        ),
+        (
+            config.statistic_format == "parquet" and not config.saves_statistics,
+            ("statistic_format", "saved_data"),
+            'statistic_format "parquet" goes only with saved_data "statistic" or "full"',
         ),
         (
             config.save_kernel_args and config.asynchronous,

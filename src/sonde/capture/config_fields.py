@@ -41,6 +41,7 @@ CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "common_dump_settings": (
         *("op_debug_mode", "dump_mode", "path", "net_name", "iteration", "saved_data"),
         *("input_output", "kernels", "support_device", "statistic_category"),
+        *("statistic_format", "statistic_full_steps"),
         *("overflow_number", "initial_iteration", "own_packages"),
     ),
     "e2e_dump_settings": (
@@ -62,7 +63,7 @@ INPUT_OUTPUT: Mapping[int, frozenset[Io]] = {
     2: frozenset({"output"}),
 }
 _RANKS = "a list of ranks such as [0, 1, 2, 3, 4, 5, 6, 7]"
-_STEPS = 'a text such as "0|5-8|100-120", or "all"'
+_STEPS = 'a text such as "0|5-8|100-120", "all", or "all/10" for every tenth step'
 _KERNELS = 'a list of names of ops or modules, op types or "name-regex(...)"'
 _DIRECTORY_VARIABLES = ("SONDE_DIAGNOSTIC_DATA_PATH", "MS_DIAGNOSTIC_DATA_PATH")
 _USELESS_VARIABLES = (
@@ -70,7 +71,7 @@ _USELESS_VARIABLES = (
     "MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT",
 )
 _NET_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_RESERVED_NET_NAMES = ("graphs", "execution_order")  # folders beside the net's own
+_RESERVED_NET_NAMES = ("graphs", "execution_order", "statistics")  # folders beside the net's own
 
 
 def split_sections(content: dict[str, Any], problems: Problems) -> tuple[Section, Section, Section]:
@@ -177,7 +178,7 @@ def steps(common: Section, mode: DebugMode, initial_step: int) -> StepSet:
     except SondeError as error:
         common.refuse("iteration", error.message, slug="config-iteration")
         return ALL_STEPS
-    if mode == "exception" and not found.every:
+    if mode == "exception" and found != ALL_STEPS:
         common.refuse(
             "iteration",
             f"'{found}' cannot be chosen with op_debug_mode 4, which waits for an exception in "

@@ -38,7 +38,7 @@ def describe(config: CaptureConfig) -> str:
     if config.sample_mode:
         parts.append(f"{config.sample_num} elements of each tensor")
     steps = config.selection.steps
-    parts.append("every step" if steps.every else f"steps {steps}")
+    parts.append("every step" if steps.every and steps.stride == 1 else f"steps {steps}")
     if config.initial_step:
         parts.append(f"counted from {config.initial_step}")
     if config.ranks is not None:

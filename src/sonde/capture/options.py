@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sonde.capture.config import CaptureConfig, refuse_unwritable
+from sonde.capture.config import CaptureConfig, SavedData, refuse_unwritable
 from sonde.capture.config_fields import (
     DEBUG_MODES,
     DUMP_MODES,
@@ -28,10 +28,17 @@ SHORT_FORM_CATEGORIES = (
     *("max", "min", "avg", "l2norm"),
     *("nan count", "negative inf count", "positive inf count"),
 )
+STORE_CATEGORIES = (*SHORT_FORM_CATEGORIES, "zero count")
+"""Of statistics in Parquet files, where zeros cost little: dead layers are seen by them."""
+STORE_FULL_STEPS = 10_000
+"""The last steps that statistics in Parquet files keep in full without a configuration file."""
 SHORT_FORM_OVERFLOWS = 100
 """Ops that an overflow dump saves without a configuration file: NaN spreads to every later op."""
 
-_NOT_OF_TENSORS = ("overflow_number", "statistic_category", "own_packages")
+_NOT_OF_TENSORS = (
+    *("overflow_number", "statistic_category", "own_packages"),
+    *("statistic_format", "statistic_full_steps"),
+)
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -60,12 +67,15 @@ def config_from_options(
     overflow: bool = False,
     graph: bool = False,
     as_steps: bool = False,
+    parquet: bool = False,
+    full_steps: int = STORE_FULL_STEPS,
     net_name: str = "Net",
     memory_budget: int | None = None,
 ) -> CaptureConfig:
     """The configuration that options ask for; a `ConfigError` names every option that is wrong.
 
-    ``directory`` may be relative. ``environ`` has the number of ranks.
+    ``directory`` may be relative. ``environ`` has the number of ranks. ``parquet`` has an effect on
+    ``stats``, ``full_steps`` on both.
     """
     problems = Problems("command line")
     selection = _selection(steps, ops, problems)
@@ -74,16 +84,10 @@ def config_from_options(
         problems.add(f"--net-name {net_name!r} {reason}", slug="config-net-name")
     _refuse_combinations(problems, stats=stats, overflow=overflow, graph=graph, ops=bool(ops))
     if as_steps:
-        _refuse_beside_steps(
-            problems,
-            {
-                "--stats": stats,
-                "--overflow": overflow,
-                "--graph": graph,
-                "--dump-memory": memory_budget is not None,
-            },
-        )
+        beside = {"--stats": stats, "--overflow": overflow, "--graph": graph}
+        _refuse_beside_steps(problems, {**beside, "--dump-memory": memory_budget is not None})
     keeps_useless = keeps_useless_outputs(environ, problems)
+    is_store = stats and parquet
     path = _directory(directory, problems)
     problems.raise_if_any()
     config = CaptureConfig(
@@ -92,10 +96,10 @@ def config_from_options(
         net_name=net_name,
         text="",
         dump_mode="kernels" if ops else "all",
-        saved_data=(
-            "graph" if graph else "statistic" if stats else "step" if as_steps else "tensor"
-        ),
-        statistic_categories=SHORT_FORM_CATEGORIES,
+        saved_data=_saved_data(graph=graph, stats=stats, as_steps=as_steps),
+        statistic_categories=STORE_CATEGORIES if is_store else SHORT_FORM_CATEGORIES,
+        statistic_format="parquet" if is_store else "csv",
+        statistic_full_steps=full_steps if is_store else 0,
         debug_mode="overflow" if overflow else "off",
         overflow_number=SHORT_FORM_OVERFLOWS if overflow else 0,
         memory_budget=memory_budget,
@@ -103,6 +107,12 @@ def config_from_options(
         keeps_useless_outputs=keeps_useless,
     )
     return replace(config, text=_as_json(config, _world_size(environ)))
+
+
+def _saved_data(*, graph: bool, stats: bool, as_steps: bool) -> SavedData:
+    if graph:
+        return "graph"
+    return "statistic" if stats else "step" if as_steps else "tensor"
 
 
 def _refuse_combinations(
@@ -187,6 +197,9 @@ def _as_json(config: CaptureConfig, world_size: int) -> str:
         "statistic_category": list(config.statistic_categories),
         "overflow_number": config.overflow_number,
     }
+    if config.statistic_format == "parquet":
+        common["statistic_format"] = config.statistic_format
+        common["statistic_full_steps"] = config.statistic_full_steps
     if config.own_packages:
         common["own_packages"] = list(config.own_packages)
     sync = {"enable": not config.asynchronous, "trans_flag": config.transpose_to_nchw}

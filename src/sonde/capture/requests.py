@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -70,15 +70,26 @@ class ToggledRequest:
     """
 
     steps: StepSet
-    switches: list[Switch] = field(default_factory=list)
+    _switches: dict[Hashable, Switch] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
 
+    def add(self, key: Hashable, switch: Switch) -> None:
+        """Add a switch. ``key`` identifies what it covers: an earlier switch of the same ops cannot
+        decide any more and is dropped, so that switching in every step does not slow it down."""
+        earlier = self._switches.pop(key, None)
+        switch.has_matched |= earlier is not None and earlier.has_matched
+        self._switches[key] = switch
+
+    @property
+    def has_switches(self) -> bool:
+        return bool(self._switches)
+
     def wants_every_op(self) -> bool | None:
-        return None if self.switches else False
+        return None if self._switches else False
 
     def wants_op(self, node: OpNode) -> bool:
         decision = False
-        for switch in self.switches:
+        for switch in self._switches.values():
             if switch.covers(node):
                 switch.has_matched = True
                 decision = switch.enabled
@@ -88,7 +99,8 @@ class ToggledRequest:
 
     def unmatched(self) -> list[tuple[OpPattern, Covers]]:
         """The patterns of switches that have covered no op so far."""
-        return [(each.pattern, each.covers) for each in self.switches if not each.has_matched]
+        switches = self._switches.values()
+        return [(each.pattern, each.covers) for each in switches if not each.has_matched]
 
     def wanted_in(self, graph: Graph) -> Iterable[OpNode]:
         """The ops, parameters and inputs of a graph that have been wanted."""

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
-from sonde.core.interruption import is_interruption, pass_on
+from sonde.core.interruption import pass_on, raise_interruption
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
 from sonde.core.text.problem_line import ProblemLine
@@ -111,6 +111,11 @@ class Session:
         for subscription in self._active:
             self._shield(subscription, subscription.sink.begin_step, self.step)
 
+    @property
+    def is_step_running(self) -> bool:
+        """Whether a step has begun that some sink wants, and has not ended."""
+        return bool(self._active)
+
     def wants(self, node: OpNode) -> Wants | None:
         """The sinks that want ``node`` in the running step; None if no sink does."""
         found: list[Subscription] = []
@@ -200,8 +205,7 @@ class Session:
             try:
                 subscription.sink.close()
             except Exception as error:
-                if is_interruption(error):
-                    raise
+                raise_interruption(error)
                 self._switch_off(subscription, error)
 
     def _shield(

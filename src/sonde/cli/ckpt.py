@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from sonde.cli import ckpt_text
-from sonde.cli.ckpt_files import console, json_option, load, read_torch, write_json
+from sonde.cli.ckpt_files import console, load, read_torch
+from sonde.cli.json_output import json_file_option, json_option, write_document
 from sonde.compare.weights import convert as conversion
 from sonde.compare.weights.check import check_checkpoint
 from sonde.compare.weights.convert import DEFAULT_NAMES, Format, Names, Target, new_names
@@ -39,22 +40,23 @@ def ckpt() -> None:
 
 @ckpt.command(
     epilog="\b\nExamples:\n  sonde ckpt diff before.ckpt after.ckpt\n"
-    "  sonde ckpt diff mindspore.ckpt torch.pt --json diff.json\n\n\b\n"
+    "  sonde ckpt diff mindspore.ckpt torch.pt --json-file diff.json\n\n\b\n"
     "Exit codes: 0 equal bit for bit, 1 different, 2 error.",
 )
 @click.argument("a", type=_FILE)
 @click.argument("b", type=_FILE)
 @json_option
-def diff(a: Path, b: Path, json_file: str | None) -> int:
+@json_file_option
+def diff(a: Path, b: Path, as_json: bool, json_file: str | None) -> int:
     """Report which weights changed from A to B, by how much, and which did not change.
 
     Weights are matched as in `sonde params`. NaN and Inf are counted on both sides.
     """
     first, second = load(a), load(b)
     found = diff_checkpoints(first, second)
-    if json_file is not None:
-        write_json(json_file, ckpt_text.diff_json(first, second, found))
-    if json_file != "-":
+    document = ckpt_text.diff_json(first, second, found)
+    write_document(document, as_json=as_json, json_file=json_file)
+    if not as_json:
         ckpt_text.print_diff(console(), found)
     return 0 if found.is_same else 1
 
@@ -65,13 +67,14 @@ def diff(a: Path, b: Path, json_file: str | None) -> int:
 )
 @click.argument("a", type=_FILE)
 @json_option
-def check(a: Path, json_file: str | None) -> int:
+@json_file_option
+def check(a: Path, as_json: bool, json_file: str | None) -> int:
     """Find NaN, Inf, all zeros, constants, dead rows and unusual initial statistics in A."""
     checkpoint = load(a)
     findings = check_checkpoint(checkpoint)
-    if json_file is not None:
-        write_json(json_file, ckpt_text.check_json(checkpoint, findings))
-    if json_file != "-":
+    document = ckpt_text.check_json(checkpoint, findings)
+    write_document(document, as_json=as_json, json_file=json_file)
+    if not as_json:
         ckpt_text.print_check(console(), checkpoint, findings)
     return 1 if any(finding.severity != "info" for finding in findings) else 0
 
@@ -113,6 +116,7 @@ def check(a: Path, json_file: str | None) -> int:
 )
 @click.option("--force", is_flag=True, help="Replace B if it exists.")
 @json_option
+@json_file_option
 def convert(
     a: Path,
     b: Path,
@@ -122,6 +126,7 @@ def convert(
     like: Path | None,
     keep_counters: bool,
     force: bool,
+    as_json: bool,
     json_file: str | None,
 ) -> int:
     """Write the weights of A to B in another format, bit for bit, with the names used there.
@@ -140,9 +145,9 @@ def convert(
         refuse_flat(source)
     mapped = new_names(source, chosen, keep_counters=keep_counters, given=_read_map(map_file))
     done = conversion.convert(source, b, _format(target), mapped, replace_existing=force)
-    if json_file is not None:
-        write_json(json_file, ckpt_text.conversion_json(a, b, target, done))
-    if json_file != "-":
+    document = ckpt_text.conversion_json(a, b, target, done)
+    write_document(document, as_json=as_json, json_file=json_file)
+    if not as_json:
         ckpt_text.print_conversion(console(), a, b, done)
     return 0
 

@@ -15,6 +15,7 @@ import click
 
 from sonde.cli.compare_runs import DEFAULT_STEPS, pythons_of, refuse_scripts, run_into
 from sonde.cli.compare_text import print_comparison
+from sonde.cli.json_output import json_file_option, json_option, write_document
 from sonde.cli.mindspore_python import python_option
 from sonde.cli.own_option import own_option
 from sonde.cli.progress import progress_bar
@@ -25,7 +26,7 @@ from sonde.compare.run_layout import RunLayout
 from sonde.compare.runs.compare import compare as compare_dumps
 from sonde.compare.runs.merging.layout_file import read_layout
 from sonde.compare.runs.pairing.map_file import read_map, write_map
-from sonde.compare.runs.report import csv_text, incomparable_text, json_text, page_text
+from sonde.compare.runs.report import csv_text, document, incomparable, page_text
 from sonde.compare.runs.result import RunComparison
 from sonde.compare.runs.verdict import damaged
 from sonde.core.errors import DumpError, UsageError
@@ -34,6 +35,7 @@ from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.reader import Dump
 from sonde.logs import say
+from sonde.report.links import link_reports
 from sonde.workers.run import WorkerOptions
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -68,7 +70,8 @@ class CompareArguments:
     atol: float | None
     map_file: Path | None
     written_map: Path | None
-    json_file: Path | None
+    as_json: bool
+    json_file: str | None
     html_file: Path | None
     csv_file: Path | None
     keep: Path | None
@@ -84,7 +87,8 @@ class CompareArguments:
     @property
     def written(self) -> list[Path]:
         """The files to write."""
-        every = (self.html_file, self.json_file, self.csv_file, self.written_map)
+        json_file = None if self.json_file is None else Path(self.json_file)
+        every = (self.html_file, json_file, self.csv_file, self.written_map)
         return [path for path in every if path is not None]
 
 
@@ -111,7 +115,8 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance for every op.")
 @_file("--map", "map_file", "Pair the ops as in this YAML file, before all other rules.")
 @_file("--write-map", "written_map", "Write the pairs of ops to this YAML file.")
-@_file("--json", "json_file", "Write all results as JSON; - is standard output.")
+@json_option
+@json_file_option
 @_file("--html", "html_file", "Write an HTML report with plots and a table.")
 @_file("--csv", "csv_file", "Write one row per pair of tensors; - is standard output.")
 @click.option(
@@ -160,10 +165,10 @@ def compare(**given: Any) -> int:
             comparison = _compared(a, b, perturbed, arguments)
     except (CompareError, DumpError) as error:
         if arguments.json_file is not None:
-            _save(arguments.json_file, incomparable_text(str(error)))
+            write_document(incomparable(str(error)), as_json=False, json_file=arguments.json_file)
         raise
     _write(comparison, arguments)
-    if Path("-") not in (arguments.json_file, arguments.csv_file):
+    if not arguments.as_json and arguments.csv_file != Path("-"):
         print_comparison(comparison, Terminal(highlight=False), limit=arguments.limit)
         _name_files(arguments)
     if comparison.verdict == "incomparable":
@@ -262,12 +267,14 @@ def _compared(
 
 
 def _write(comparison: RunComparison, arguments: CompareArguments) -> None:
-    if arguments.json_file is not None:
-        _save(arguments.json_file, json_text(comparison))
+    if arguments.as_json or arguments.json_file is not None:
+        found = document(comparison)
+        write_document(found, as_json=arguments.as_json, json_file=arguments.json_file)
     if arguments.csv_file is not None:
         _save(arguments.csv_file, csv_text(comparison))
     if arguments.html_file is not None:
         _save(arguments.html_file, page_text(comparison))
+        link_reports(arguments.html_file.parent)
     if arguments.written_map is not None:
         write_map(arguments.written_map, comparison)
 

@@ -32,6 +32,7 @@ from sonde.compare.options import CompareError
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.files.atomic_file import start_file
 from sonde.core.selection import StepSet, parse_steps
+from sonde.core.text.number_text import count_text
 from sonde.dump.reader import Dump
 from sonde.logs import say
 
@@ -92,6 +93,9 @@ def run_into(
         _remove_steps_after(dump, steps)
     if not _steps_in(dump):
         _raise_failure(command, process.returncode, log)
+    found = len(Dump(dump).ranks)
+    if script.ranks is not None and found != script.ranks:
+        say(f"{command!r} names {count_text(script.ranks, 'rank')}, but {found} trained")
     if process.returncode and not was_stopped:
         ended = f"{command!r} ended with code {process.returncode}"
         say(f"{ended}; its finished steps are compared")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import click
 
 from sonde.capture.options import parse_size
 from sonde.cli.compile_check_text import as_document, as_lines
+from sonde.cli.json_output import json_option, print_document
 from sonde.cli.script import needing_torch, run_program
 from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import CaptureError
@@ -44,12 +44,7 @@ Exit codes: 0 compiled code agrees; 1 it deviates; 2 the check could not run.
     show_default=True,
     help="The step to check; a step ends with an optimizer's step().",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the verdict as JSON; the output of the script goes to standard error.",
-)
+@json_option
 @click.option(
     "--continue",
     "continues",
@@ -104,11 +99,7 @@ class _CheckRun:
         self.check = CompileCheck(
             self.step, continues=self.continues, say=say, budget=parse_size(self.memory)
         )
-        # Output of the program must not appear between the lines of the JSON.
-        output: AbstractContextManager[object] = (
-            redirect_stdout(sys.stderr) if self.as_json else nullcontext()
-        )
-        with self.check.attached(), output:
+        with self.check.attached():
             yield
 
     def _judged(self, check: CompileCheck, outcome: BaseException | None) -> BaseException | None:
@@ -125,7 +116,7 @@ class _CheckRun:
                 slug="compile-check-no-step",
             )
         if self.as_json:
-            print(json.dumps(as_document(verdict), indent=2, allow_nan=False))
+            print_document(as_document(verdict))
         else:
             print("\n".join(as_lines(verdict)))
         sys.stdout.flush()

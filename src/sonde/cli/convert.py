@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from sonde.cli.json_output import json_option, print_document
 from sonde.cli.progress import progress_bar
 from sonde.core.errors import DumpError
 from sonde.core.text.number_text import count_text, size_text
@@ -32,7 +34,8 @@ Then:
 @click.command(epilog=EPILOG)
 @click.argument("source", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
-def convert(source: Path, out: Path) -> int:
+@json_option
+def convert(source: Path, out: Path, as_json: bool) -> int:
     """Convert the dump in DIR, of an old format, to a dump of .npy files in OUT.
 
     Reads the .bin files of MindSpore 1.0 to 1.2 and the raw (protobuf) files of Ascend's
@@ -49,7 +52,10 @@ def convert(source: Path, out: Path) -> int:
         say(f"and {len(found.problems) - _SHOWN_PROBLEMS} more problems")
     if not found.tensors:
         raise DumpError(f"{source}: no tensor could be read", slug="old-dump-file")
-    click.echo(_summary(found, out))
+    if as_json:
+        print_document(_json(found, out))
+    else:
+        click.echo(_summary(found, out))
     return 2 if found.problems else 0
 
 
@@ -62,6 +68,17 @@ def _refuse_readable(source: Path) -> None:
         f"{source} is a dump that Sonde reads as it is: sonde show {source}",
         slug="convert-needless",
     )
+
+
+def _json(found: ConvertedDump, out: Path) -> dict[str, Any]:
+    return {
+        "path": str(out),
+        "tensors": found.tensors,
+        "bytes": found.nbytes,
+        "steps": [{"rank": rank, "step": step} for rank, step in sorted(found.steps)],
+        "device_formats": sorted(found.device_formats),
+        "problems": list(found.problems),
+    }
 
 
 def _summary(found: ConvertedDump, out: Path) -> str:

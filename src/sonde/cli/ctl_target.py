@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from sonde.cli.ctl_client import Client, find_server, run_path
+from sonde.cli.json_output import json_option, print_document
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
 
@@ -96,13 +96,12 @@ timeout_option = click.option(
 
 def command_of(group: click.Group, name: str | None = None) -> Callable[[F], click.Command]:
     """Add a function to ``group`` as a command that gets the `RunTarget` and ``--json``."""
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-    return lambda function: group.command(name)(as_json(click.pass_obj(function)))
+    return lambda function: group.command(name)(json_option(click.pass_obj(function)))
 
 
 def show(answer: Any, as_json: bool, lines: Iterable[str]) -> None:
     if as_json:
-        click.echo(json.dumps(answer, indent=2))
+        print_document(answer)
     else:
         for line in lines:
             click.echo(printable(line))

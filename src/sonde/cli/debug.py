@@ -15,6 +15,7 @@ import click
 
 from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
+from sonde.cli.json_output import json_option, print_document
 from sonde.cli.own_option import own_option
 from sonde.cli.script_command import (
     ScriptCommand,
@@ -23,7 +24,16 @@ from sonde.cli.script_command import (
     program_words,
     step_by_option,
 )
-from sonde.cli.serve import host_option, pause_option, token_option, with_certificate
+from sonde.cli.serve import (
+    host_option,
+    logdir_option,
+    logs_in,
+    pause_option,
+    profile_in,
+    profile_option,
+    token_option,
+    with_certificate,
+)
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
 from sonde.debugger.launch.server_process import ServerProcess
@@ -60,6 +70,8 @@ _LAUNCHER = "torch.distributed.run"
     help="The port to which the training connects. Default: 50051, or any free port.",
 )
 @pause_option
+@profile_option
+@logdir_option
 @click.option(
     "--open/--no-open",
     "opens",
@@ -97,6 +109,7 @@ _LAUNCHER = "torch.distributed.run"
 @step_by_option
 @own_option
 @observe_option
+@json_option
 @program_arguments
 def debug(
     opens: bool | None,
@@ -107,6 +120,7 @@ def debug(
     diagnose: bool,
     step_by: str,
     observe: tuple[str, ...],
+    as_json: bool,
     module: str | None,
     program: tuple[str, ...],
     **server_options: Any,
@@ -122,10 +136,14 @@ def debug(
         presets = DEFAULT_PRESETS
     # Report errors in the options before all else.
     starting_set(watch_files, recommended=recommended, presets=presets)
+    profile_in(server_options["profile"])
+    logs_in(server_options["logdir"])
 
     def execute() -> BaseException | None:
         server = ServerProcess(**server_options)
         try:
+            if as_json:
+                print_document(_addresses_json(server))
             _announce(server, opens=is_desktop() if opens is None else opens)
             wanted = (*presets, "recommended") if recommended else presets
             say(f"watching for {_watched_text(wanted, watch_files)}")
@@ -167,6 +185,15 @@ def _command(
     if module is None and not os.path.exists(program[0]):
         raise UsageError(f"script {program[0]!r} does not exist", slug="program-not-found")
     return [sys.executable, "-m", "sonde", "run", *options, *program_words(module, program)]
+
+
+def _addresses_json(server: ServerProcess) -> dict[str, Any]:
+    return {
+        "page": server.page,
+        "elsewhere": server.elsewhere or None,
+        "rank_port": server.rank_port,
+        "fingerprint": server.fingerprint or None,
+    }
 
 
 def _announce(server: ServerProcess, *, opens: bool) -> None:

@@ -14,6 +14,7 @@ from sonde.cli.diagnosed_program import (
     DiagnosisWords,
     diagnosis_command_options,
 )
+from sonde.cli.json_output import json_option
 from sonde.cli.reference_run import reference_run
 from sonde.cli.script import run_program
 from sonde.cli.script_command import ScriptCommand, program_arguments
@@ -46,12 +47,7 @@ class DiagnoseWords(DiagnosisWords):
 
 
 @click.command("diagnose", cls=ScriptCommand, epilog=EPILOG)
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the findings as JSON; the output of the script goes to standard error.",
-)
+@json_option
 @click.option(
     "--steps",
     type=click.IntRange(1),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sonde.cli.json_output import print_document
+from sonde.cli.option_group import with_options
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.diagnosis.document import as_document, as_lines
@@ -31,33 +32,29 @@ FOUND = 1
 
 def diagnosis_command_options(command: F) -> F:
     """Add the options of a diagnosis to a command, in the order of the help."""
-    for option in reversed(
-        (
-            click.option(
-                "--ignore",
-                metavar="KIND",
-                multiple=True,
-                help="Diagnosis: do not report findings of this kind. May be repeated.",
-            ),
-            click.option(
-                "--until-finding",
-                is_flag=True,
-                help="Diagnosis: end the training at the first finding that is established or "
-                "supported.",
-            ),
-            click.option(
-                "--html", metavar="FILE", help="Diagnosis: also write the findings as a page."
-            ),
-            click.option(
-                "--sarif",
-                metavar="FILE",
-                help="Diagnosis: also write the findings as SARIF 2.1.0, for editors and code "
-                "hosts.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        command,
+        click.option(
+            "--ignore",
+            metavar="KIND",
+            multiple=True,
+            help="Diagnosis: do not report findings of this kind. May be repeated.",
+        ),
+        click.option(
+            "--until-finding",
+            is_flag=True,
+            help="Diagnosis: end the training at the first finding that is established or "
+            "supported.",
+        ),
+        click.option(
+            "--html", metavar="FILE", help="Diagnosis: also write the findings as a page."
+        ),
+        click.option(
+            "--sarif",
+            metavar="FILE",
+            help="Diagnosis: also write the findings as SARIF 2.1.0, for editors and code hosts.",
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)  # No slots: a class with options has a second base.
@@ -114,12 +111,8 @@ class DiagnosedProgram:
         def both() -> Iterator[object]:
             with needing_torch("PyTorch is not installed, so there is nothing to diagnose"):
                 from sonde.adapters.torch.diagnosis.session import TrainingDiagnosis
-            # Output of the program must not appear between the lines of the JSON.
-            output: AbstractContextManager[object] = (
-                redirect_stdout(sys.stderr) if self.as_json else nullcontext()
-            )
             self.diagnosis = TrainingDiagnosis(self.options, is_shared=True)
-            with start() as inner, self.diagnosis.attached(), output:
+            with start() as inner, self.diagnosis.attached():
                 yield inner
 
         return both
@@ -147,7 +140,7 @@ class DiagnosedProgram:
                 say(line)
             return outcome
         if self.as_json:
-            print(json.dumps(as_document(findings), indent=2, allow_nan=False))
+            print_document(as_document(findings))
         else:
             print("\n".join(as_lines(findings, self.diagnosis.steps)))
         sys.stdout.flush()

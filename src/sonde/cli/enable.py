@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sonde.cli import site_file
+from sonde.cli.json_output import json_option, print_document
 from sonde.core.errors import UsageError
 
 EPILOG = """\b
@@ -18,7 +19,8 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-def enable() -> int:
+@json_option
+def enable(as_json: bool) -> int:
     """Let SONDE_DUMP_CONFIG, MINDSPORE_DUMP_CONFIG, SONDE_DEBUGGER_HOST, SONDE_DEBUGGER_PORT and
     ENABLE_MS_DEBUGGER take effect in every program of this Python environment that trains.
 
@@ -34,6 +36,9 @@ def enable() -> int:
             f"Python does not execute {path}; start programs with 'sonde run'",
             slug="enable-without-effect",
         )
+    if as_json:
+        print_document({"path": str(path), "was_enabled": bool(before)})
+        return 0
     click.echo(f"{'already enabled:' if before else 'wrote'} {path}")
     click.echo(
         "the variables take effect in programs of this Python environment that import torch and "

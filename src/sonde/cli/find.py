@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import click
 
+from sonde.cli.json_output import json_option, print_document
 from sonde.core.errors import UsageError
 from sonde.core.settings import nearest
 from sonde.core.text.terminal_text import quoted
@@ -36,7 +37,8 @@ class DocumentItem(NamedTuple):
 
 @click.command(epilog=EPILOG)
 @click.argument("words", metavar="WORDS...", nargs=-1)
-def find(words: tuple[str, ...]) -> None:
+@json_option
+def find(words: tuple[str, ...], as_json: bool) -> None:
     """Find how something that MindSpore's documents describe is done with Sonde.
 
     Prints every item of the five documents in which all WORDS occur: what the document says, and
@@ -54,6 +56,9 @@ def find(words: tuple[str, ...]) -> None:
     found = [item for item in known if _has_all(item, words)]
     if not found:
         raise UsageError(_nothing_found(words, known), slug="nothing-found")
+    if as_json:
+        print_document({"items": [item._asdict() for item in found]})
+        return
     for document, items in groupby(found, key=lambda item: item.document):
         click.echo(document)
         for item in items:

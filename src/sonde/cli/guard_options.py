@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sonde.cli.option_group import refuse_without, with_options
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.logs import say
@@ -23,64 +24,59 @@ STOPPED = 3
 
 def guard_command_options(command: F) -> F:
     """Add the options to a command, in the order of the help; see `GuardWords`."""
-    for option in reversed(
-        (
-            click.option(
-                "--guard",
-                is_flag=True,
-                help="Monitor loss, gradients and weights of every step, and keep the step that "
-                f"goes wrong, so that 'sonde replay' can run it again. Default directory: "
-                f"./{DEFAULT_DIRECTORY}.",
-            ),
-            click.option(
-                "--guard-to", metavar="DIR", help="With --guard: the directory to write to."
-            ),
-            click.option(
-                "--keep",
-                type=click.IntRange(min=0),
-                metavar="N",
-                help="With --guard: keep at most N steps; further triggers are only counted. "
-                f"Default: {DEFAULT_KEEP}.",
-            ),
-            click.option(
-                "--on-trigger",
-                type=click.Choice(["continue", "skip", "stop", "pause"]),
-                help="With --guard: what to do when the step has been kept: continue as if nothing "
-                "had happened (default), skip the optimizer's step, stop the training, or pause it "
-                "for the debugger's page or 'sonde ctl'.",
-            ),
-            click.option(
-                "--trigger",
-                "guard_triggers",
-                metavar="EXPRESSION",
-                multiple=True,
-                help="With --guard: also keep steps for which this holds, such as "
-                "'grad_norm > 10 * median(grad_norm, 100)' (docs/guard.md). May be repeated.",
-            ),
-            click.option(
-                "--snapshot-every",
-                type=click.IntRange(min=1, max=1000),
-                metavar="K",
-                help="With --guard: copy weights and optimizer state to host memory every K steps, "
-                "so that a replay can begin up to K steps before the trigger.",
-            ),
-            click.option(
-                "--repeat-every",
-                type=click.IntRange(min=1),
-                metavar="K",
-                help="With --guard: execute every K-th step a second time before its update; a "
-                "step that computes something else is kept.",
-            ),
-            click.option(
-                "--optimizer-state",
-                is_flag=True,
-                help="With --guard: keep the optimizer's state in captured steps, so that 'sonde "
-                "replay' can execute its update, also with other settings (--set lr=...).",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        command,
+        click.option(
+            "--guard",
+            is_flag=True,
+            help="Monitor loss, gradients and weights of every step, and keep the step that "
+            f"goes wrong, so that 'sonde replay' can run it again. Default directory: "
+            f"./{DEFAULT_DIRECTORY}.",
+        ),
+        click.option("--guard-to", metavar="DIR", help="With --guard: the directory to write to."),
+        click.option(
+            "--keep",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="With --guard: keep at most N steps; further triggers are only counted. "
+            f"Default: {DEFAULT_KEEP}.",
+        ),
+        click.option(
+            "--on-trigger",
+            type=click.Choice(["continue", "skip", "stop", "pause"]),
+            help="With --guard: what to do when the step has been kept: continue as if nothing "
+            "had happened (default), skip the optimizer's step, stop the training, or pause it "
+            "for the debugger's page or 'sonde ctl'.",
+        ),
+        click.option(
+            "--trigger",
+            "guard_triggers",
+            metavar="EXPRESSION",
+            multiple=True,
+            help="With --guard: also keep steps for which this holds, such as "
+            "'grad_norm > 10 * median(grad_norm, 100)' (docs/guard.md). May be repeated.",
+        ),
+        click.option(
+            "--snapshot-every",
+            type=click.IntRange(min=1, max=1000),
+            metavar="K",
+            help="With --guard: copy weights and optimizer state to host memory every K steps, "
+            "so that a replay can begin up to K steps before the trigger.",
+        ),
+        click.option(
+            "--repeat-every",
+            type=click.IntRange(min=1),
+            metavar="K",
+            help="With --guard: execute every K-th step a second time before its update; a "
+            "step that computes something else is kept.",
+        ),
+        click.option(
+            "--optimizer-state",
+            is_flag=True,
+            help="With --guard: keep the optimizer's state in captured steps, so that 'sonde "
+            "replay' can execute its update, also with other settings (--set lr=...).",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +104,7 @@ class GuardWords:
             "--optimizer-state": self.optimizer_state,
         }
         if not self.guard:
-            for name, is_given in given.items():
-                if is_given:
-                    raise UsageError(f"{name} needs --guard", slug="usage")
+            refuse_without("--guard", given)
             return None
         return guard_options(
             DEFAULT_DIRECTORY if self.guard_to is None else self.guard_to,

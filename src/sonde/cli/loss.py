@@ -12,8 +12,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from sonde.cli.ckpt_files import console, json_option, print_line, write_file, write_json
+from sonde.cli.ckpt_files import console, print_line
 from sonde.cli.compare_runs import pythons_of, refuse_scripts, run_into
+from sonde.cli.json_output import json_file_option, json_option, write_document, write_file
 from sonde.cli.loss_plot import plot
 from sonde.cli.mindspore_python import python_option
 from sonde.compare.losses.compare import (
@@ -33,6 +34,7 @@ from sonde.core.errors import UsageError
 from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.terminal_text import printable
 from sonde.logs import say
+from sonde.report.links import link_reports
 
 RUN_STEPS = "0-9"
 _SHOWN_BEFORE, _SHOWN_AFTER = 2, 5
@@ -100,6 +102,7 @@ Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
 @click.option("--png", "png_file", metavar="FILE", help="Plot both curves and their error.")
 @click.option("--html", "html_file", metavar="FILE", help="Write an HTML report.")
 @json_option
+@json_file_option
 def loss(
     sides: tuple[Path, ...],
     runs: tuple[str, ...],
@@ -112,6 +115,7 @@ def loss(
     by: By,
     png_file: str | None,
     html_file: str | None,
+    as_json: bool,
     json_file: str | None,
 ) -> int:
     """Compare the loss curves A and B: the first step out of tolerance, drift, and the reason.
@@ -135,9 +139,9 @@ def loss(
         write_file("--png", png_file, to_png(found, "loss of a and b"))
     if html_file is not None:
         write_file("--html", html_file, loss_page(found))
-    if json_file is not None:
-        write_json(json_file, comparison_json(found))
-    if json_file != "-":
+        link_reports(Path(html_file).parent)
+    write_document(comparison_json(found), as_json=as_json, json_file=json_file)
+    if not as_json:
         _print(console(), found)
     return 0 if found.is_aligned else 1
 

@@ -11,7 +11,9 @@ import click
 
 import sonde
 from sonde import logs
+from sonde.cli import json_output
 from sonde.cli.script import end_as_python_would
+from sonde.cli.script_command import ScriptCommand
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.settings import nearest
 from sonde.core.text.problem_line import ProblemLine
@@ -24,6 +26,8 @@ COMMANDS = {
     "compare": "Compare two runs, op by op, and name the first op at fault.",
     "params": "List the parameters of a network, or match those of two networks.",
     "ckpt": "Compare, check and convert checkpoints.",
+    "query": "Ask the statistics of all steps of a run with SQL.",
+    "dump": "Thin or remove old steps of a dump.",
     "ranks": "Compare the ranks of a distributed training in a dump.",
     "loss": "Compare two loss curves and report where and why they diverge.",
     "repeat": "Run a script twice and report the first op at which the runs differ.",
@@ -40,6 +44,8 @@ COMMANDS = {
     "disable": "Undo 'sonde enable'.",
     "status": "Say what is enabled, and what the environment variables would do.",
     "tune": "Search for the best hyper-parameters of a training command.",
+    "mcp": "Let coding agents use Sonde: a server of the Model Context Protocol.",
+    "skill": "Write SKILL.md, which teaches a coding agent to use Sonde.",
     "find": "Find how something that MindSpore's documents describe is done here.",
 }
 """The commands. Each is the click command of that name in the module ``sonde.cli.<name>``, with
@@ -124,15 +130,46 @@ def group() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 2 for an error, reported in one line each."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    outcome = None
     logs.configure()
     _log.info("version %s, command: sonde %s", sonde.__version__, " ".join(words[:1]))
+    if not _wants_json(words):
+        return _run(words, as_json=False)
+    json_output.reserve_output()
+    try:
+        return _run(words, as_json=True)
+    finally:
+        json_output.release_replaced_output()
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether ``--json`` is among the words of Sonde, before those of the user's program.
+
+    Looked for before the words are parsed, because wrong words are reported as JSON, too.
+    """
+    if json_output.OPTION not in words:
+        return False
+    ours = words[: words.index("--")] if "--" in words else words
+    if ours[0] in COMMANDS:
+        command = group.get_command(click.Context(group), ours[0])
+        if isinstance(command, ScriptCommand):
+            ours, _ = command.split(list(ours[1:]))
+    return json_output.OPTION in ours
+
+
+def _run(words: list[str], *, as_json: bool) -> int:
+    def end_with(line: str, slug: str | None, message: str, exit_code: int = 2) -> int:
+        logs.say_errors(line)
+        if as_json:
+            json_output.print_error(slug, message, exit_code)
+        return exit_code
+
+    outcome = None
     try:
         result = group.main(words, "sonde", standalone_mode=False)
         if callable(result):
             outcome = result()
     except SondeError as error:
-        return _end_with(str(error))
+        return end_with(str(error), error.slug, error.message)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
@@ -141,16 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = " ".join(["sonde", *first]) if error.ctx is None else error.ctx.command_path
         message = error.format_message().rstrip(".")
         text = f"{message[0].lower()}{message[1:]}; try '{command} --help'"
-        return _end_with(ProblemLine(text, slug="usage"))
+        return end_with(ProblemLine(text, slug="usage"), "usage", text)
     except click.ClickException as error:
-        return _end_with(ProblemLine(error.format_message(), slug="usage"))
+        text = error.format_message()
+        return end_with(ProblemLine(text, slug="usage"), "usage", text)
     except (click.Abort, KeyboardInterrupt):  # Ctrl-C in the user's program is in ``outcome``.
-        return _end_with("interrupted", exit_code=130)
+        return end_with("interrupted", None, "interrupted", 130)
     if outcome is not None:
         end_as_python_would(outcome)
     return result if isinstance(result, int) else 0
-
-
-def _end_with(text: str, *, exit_code: int = 2) -> int:
-    logs.say_errors(text)
-    return exit_code

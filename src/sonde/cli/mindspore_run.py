@@ -123,8 +123,8 @@ def first_bad(path: Path) -> RunHeadline | None:
     """The sentence about the first NaN or Inf of a dump that are a fault."""
     from sonde.server.dumps.check import check_dump
     from sonde.server.headlines import headline_of_hits
-    from sonde.wire.api import WatchpointDraft
     from sonde.wire.shapes import ConditionSpec
+    from sonde.wire.watchpoints import WatchpointDraft
 
     drafts = [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))]
     with progress_bar("checking") as show:

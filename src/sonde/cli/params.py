@@ -9,8 +9,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from sonde.cli.ckpt_files import console, json_option, load, print_line, write_json
+from sonde.cli.ckpt_files import console, load, print_line
 from sonde.cli.ckpt_text import pairing_json, print_misshaped
+from sonde.cli.json_output import json_file_option, json_option, write_document
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.listing import (
     WIDE,
@@ -38,7 +39,7 @@ Examples:
   sonde params model.safetensors              every parameter, its shape and statistics
   sonde params mindspore.ckpt torch.pt        which match, which are missing
   sonde params sonde_dump mindspore_dump      the same, from dumps
-  sonde params a.pt b.ckpt --json - | jq .only_a
+  sonde params a.pt b.ckpt --json | jq .only_a
 
 \b
 A and B: .ckpt of MindSpore, .safetensors, .pt/.pth/.bin of PyTorch, .npz, or a dump.
@@ -52,7 +53,15 @@ Exit codes: 0 all are matched, 1 some are missing, extra or have another shape, 
 @click.option("--step", type=int, metavar="N", help="The step of a dump. Default: the first.")
 @click.option("--state", is_flag=True, help="Also show the state of the optimizer.")
 @json_option
-def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: str | None) -> int:
+@json_file_option
+def params(
+    a: Path,
+    b: Path | None,
+    step: int | None,
+    state: bool,
+    as_json: bool,
+    json_file: str | None,
+) -> int:
     """Show all parameters of A (trainable or not, shape, count, statistics), or match A with B.
 
     Names that MindSpore and PyTorch use for the same parameter (gamma and weight, moving_mean and
@@ -67,24 +76,27 @@ def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: st
             f"--step is for dumps; {a} {what}, and a checkpoint has one step", slug="usage"
         )
     if second is None:
-        show_checkpoint(first, json_file, with_state=state)
+        show_checkpoint(first, as_json=as_json, json_file=json_file, with_state=state)
         return 0
     compared = compare_parameters(first, second)
-    if json_file is not None:
-        write_json(json_file, _comparison_json(first, second, compared))
-    if json_file != "-":
+    document = _comparison_json(first, second, compared)
+    write_document(document, as_json=as_json, json_file=json_file)
+    if not as_json:
         _print_comparison(console(), first, second, compared)
     return 0 if compared.pairing.is_complete else 1
 
 
 def show_checkpoint(
-    checkpoint: Checkpoint, json_file: str | None, *, with_state: bool = False
+    checkpoint: Checkpoint,
+    *,
+    as_json: bool,
+    json_file: str | None = None,
+    with_state: bool = False,
 ) -> None:
-    """Print every parameter, or write them to ``json_file``, or both."""
+    """Print every parameter, as a table or as JSON, and write them to ``json_file``."""
     rows = list_parameters(checkpoint)
-    if json_file is not None:
-        write_json(json_file, _list_json(checkpoint, rows))
-    if json_file != "-":
+    write_document(_list_json(checkpoint, rows), as_json=as_json, json_file=json_file)
+    if not as_json:
         _print_list(console(), checkpoint, rows, with_state=with_state)
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sonde.cli.profile_run import ProfileOptions, launched, profile_program, run_trial, try_variants
+from sonde.cli.json_output import json_option, print_document
+from sonde.cli.profile_run import (
+    ProfileOptions,
+    profile_program,
+    profile_ranks,
+    run_trial,
+    try_variants,
+)
 from sonde.cli.script import needing_torch
 from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import UsageError
@@ -81,6 +89,7 @@ Exit codes: that of the program; 2 for an error in the command; 3 if --fail-if i
 )
 @click.option("--as-trial", metavar="ORDER", hidden=True)
 @click.option("--quiet", is_flag=True, hidden=True)
+@json_option
 @program_arguments
 def profile(**given: Any) -> Callable[[], BaseException | None] | None:
     """Run SCRIPT unmodified and report where the time of its steps goes.
@@ -92,7 +101,7 @@ def profile(**given: Any) -> Callable[[], BaseException | None] | None:
     """
     options = ProfileOptions(**given)
     if options.module is None and options.program[:1] == ("diff",):
-        _show_difference(options.program[1:])
+        _show_difference(options.program[1:], as_json=options.as_json)
         return None
     with needing_torch("PyTorch is not installed, so there is nothing to profile"):
         return _prepare(options, os.environ)
@@ -125,10 +134,10 @@ def _prepare(
         return lambda: try_variants(options, window, names, condition)
     fail_if = ["--fail-if", options.fail_if] if options.fail_if is not None else []
     stop = ["--stop"] if options.stop else []
-    return lambda: SystemExit(launched(options, [*stop, *fail_if]))
+    return lambda: profile_ranks(options, [*stop, *fail_if])
 
 
-def _show_difference(paths: Sequence[str]) -> None:
+def _show_difference(paths: Sequence[str], *, as_json: bool) -> None:
     from sonde.profile.analyse.difference import compare_profiles
     from sonde.profile.document import load_profile
     from sonde.profile.report.terminal import show_difference
@@ -138,7 +147,11 @@ def _show_difference(paths: Sequence[str]) -> None:
             "profile diff takes two profiles: sonde profile diff BEFORE AFTER", slug="usage"
         )
     before, after = (load_profile(Path(path)) for path in paths)
-    show_difference(compare_profiles(before, after), sys.stdout)
+    difference = compare_profiles(before, after)
+    if as_json:
+        print_document(asdict(difference))
+    else:
+        show_difference(difference, sys.stdout)
 
 
 def _rank(environ: Mapping[str, str]) -> tuple[int, int]:

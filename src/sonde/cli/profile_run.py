@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from sonde.cli.json_output import print_document
 from sonde.cli.script import run_program
 from sonde.cli.script_command import program_words
 from sonde.core.errors import SondeError
@@ -39,6 +42,7 @@ class ProfileOptions:
     fail_if: str | None
     as_trial: str | None
     quiet: bool
+    as_json: bool
     module: str | None
     program: tuple[str, ...]
 
@@ -101,7 +105,9 @@ def _report(
     profile, timings = analyse(recorder, subject, Places(is_user_file), say)
     write_trace(timings, rank, directory / TRACE_NAME)
     files = write_profile(profile, directory)
-    if rank == 0 and not options.quiet:
+    if rank == 0 and options.as_json:
+        print_document(msgspec.to_builtins(profile))
+    elif rank == 0 and not options.quiet:
         show_profile(profile, files, sys.stdout)
     return profile
 
@@ -166,8 +172,6 @@ class _GraphKeeper(Sink):
 
 def run_trial(options: ProfileOptions, order: str) -> BaseException | None:
     """Run the program for a few steps with one change; its times are written to a file."""
-    import msgspec
-
     from sonde.adapters.torch.eager.naming.source_lines import is_user_file
     from sonde.adapters.torch.eager.step_end import StepHooks
     from sonde.profile.places import Places
@@ -219,8 +223,24 @@ def try_variants(
         directory=Path(options.directory) / "trials",
     )
     result = add_trials(load_profile(directory), plan, names, say)
-    show_profile(result, write_profile(result, directory), sys.stdout)
+    files = write_profile(result, directory)
+    if options.as_json:
+        print_document(msgspec.to_builtins(result))
+    else:
+        show_profile(result, files, sys.stdout)
     return _judged(result, condition)
+
+
+def profile_ranks(options: ProfileOptions, more: Sequence[str]) -> BaseException | None:
+    """Profile the program in several ranks, which print the report; returns their exit code."""
+    from sonde.profile.document import load_profile
+    from sonde.profile.report.files import rank_directory
+
+    code = launched(options, [*more, *(["--quiet"] if options.as_json else [])])
+    if options.as_json and code in (0, FAILED_CONDITION):
+        result = load_profile(rank_directory(Path(options.directory), 0, options.ranks))
+        print_document(msgspec.to_builtins(result))
+    return SystemExit(code)
 
 
 def launched(options: ProfileOptions, more: Sequence[str]) -> int:

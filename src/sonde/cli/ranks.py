@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sonde.cli.json_output import json_option, print_document
 from sonde.cli.own_option import own_option
 from sonde.cli.worker_options import worker_options
 from sonde.core.errors import UsageError
@@ -34,7 +34,7 @@ they run: sonde run --check-ranks.
 
 @click.command("ranks", epilog=EPILOG)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@json_option
 @worker_options
 @own_option
 def ranks(directory: Path, as_json: bool, workers: int | None, ray: str | None) -> int:
@@ -61,7 +61,7 @@ def ranks(directory: Path, as_json: bool, workers: int | None, ray: str | None) 
         job.add(report)
     job.finish()
     if as_json:
-        click.echo(json.dumps(as_document(job.findings), indent=2, allow_nan=False))
+        print_document(as_document(job.findings))
     else:
         for found in job.findings:
             for line in finding_lines(found):
@@ -76,8 +76,8 @@ def _non_finite(directory: Path, workers: WorkerOptions) -> Iterator[NonFiniteRe
     from sonde.ranks.report import NonFiniteReport
     from sonde.server.dumps.check import check_dump
     from sonde.watch.hit_text import COLLECTIVES
-    from sonde.wire.api import WatchpointDraft
     from sonde.wire.shapes import ConditionSpec
+    from sonde.wire.watchpoints import WatchpointDraft
 
     draft = WatchpointDraft("", (ConditionSpec("tensor_overflow"),))
     hits = check_dump(directory, [draft], workers=workers)

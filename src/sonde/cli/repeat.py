@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.ckpt_files import json_option, write_json
+from sonde.cli.json_output import json_file_option, json_option, write_document
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
@@ -38,7 +38,7 @@ Examples:
   sonde repeat train.py --epochs 1                 are two runs the same, bit for bit?
   sonde repeat --steps 0-9 train.py                compare ten steps only
   sonde repeat --deterministic train.py            with randomness removed
-  sonde repeat --json - -m package.train | jq .first
+  sonde repeat --json -m package.train | jq .first
 
 \b
 Exit codes: 0 the runs are equal, 1 they differ, 2 they could not be compared.
@@ -60,6 +60,7 @@ class _Run:
 @click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
 @determinism_options
 @json_option
+@json_file_option
 @own_option
 @program_arguments
 def repeat(
@@ -70,6 +71,7 @@ def repeat(
     seed: int | None,
     no_shuffle: bool,
     no_dropout: bool,
+    as_json: bool,
     json_file: str | None,
     module: str | None,
     program: tuple[str, ...],
@@ -94,12 +96,11 @@ def repeat(
             dumps.append(_dump(runs[-1]))
         found = compare_repetition(*dumps, is_seeded=determinism is not None)
         document = _document(words, found, runs)
-    if json_file != "-":  # printed first, in case the file cannot be written
+    if not as_json:  # printed first, in case the file cannot be written
         _print(found, runs)
         for what in _left(runs):
             print(f"not removed: {what}")
-    if json_file is not None:
-        write_json(json_file, document)
+    write_document(document, as_json=as_json, json_file=json_file)
     return 0 if found.first is None and runs[0].code == runs[1].code else 1
 
 

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options
-from sonde.cli.ckpt_files import json_option, write_json
 from sonde.cli.compile_check import AGREES, DEVIATES, FAILED
+from sonde.cli.json_output import (
+    json_file_option,
+    json_option,
+    print_document,
+    write_document,
+)
 from sonde.cli.own_option import own_option
 from sonde.cli.replay_text import as_document, finding_lines, version_lines
 from sonde.cli.step_modules import ModuleOptions, found_modules, module_options, open_step
@@ -59,6 +64,7 @@ class Asked:
     port: int | None
     exits: bool
     compile_check: bool
+    as_json: bool
     json_file: str | None
 
     @property
@@ -82,7 +88,7 @@ class Asked:
         """UsageError for options that exclude each other."""
         alone = {"--debug": self.debug, "--compile-check": self.compile_check}
         others = [*self.questions(), *(["--dump-to"] if self.dumps else [])]
-        others += ["--json"] if self.json_file is not None else []
+        others += ["--json-file"] if self.json_file is not None else []
         for name, is_given in alone.items():
             if is_given and others:
                 raise UsageError(f"{name} cannot be combined with {others[0]}", slug="usage")
@@ -134,6 +140,7 @@ class Asked:
     "--compile-check", is_flag=True, help="Check what torch.compile makes of it, op by op."
 )
 @json_option
+@json_file_option
 @own_option
 def replay(
     directory: str,
@@ -170,28 +177,31 @@ def _executed(
     with found_modules(step, options) as found, with_flags(step.manifest.flags):
         replaying = StepReplay(step, found.modules)
         if asked.compile_check:
-            return _check_compiled(replaying)
-        if asked.json_file != "-":
+            return _check_compiled(replaying, as_json=asked.as_json)
+        if not asked.as_json:
             print(f"step {step.manifest.step} of rank {step.manifest.rank}: {_why(replaying)}")
         findings, code = _answers(replaying, asked)
-        if asked.json_file != "-":
+        if not asked.as_json:
             for finding in findings:
                 print("\n".join(finding_lines(finding)))
         if config is not None:
             from sonde.adapters.torch.replay_dump import dump_step
 
             dump_step(replaying, config)
-    if asked.json_file is not None:
-        write_json(asked.json_file, as_document(step, found.way, findings))
+    document = as_document(step, found.way, findings)
+    write_document(document, as_json=asked.as_json, json_file=asked.json_file)
     return code
 
 
-def _check_compiled(replaying: StepReplay) -> int:
+def _check_compiled(replaying: StepReplay, *, as_json: bool) -> int:
     from sonde.adapters.torch.replay.questions.compiled_check import check_compiled
-    from sonde.cli.compile_check_text import as_lines
+    from sonde.cli import compile_check_text
 
     verdict = check_compiled(replaying, say)
-    print("\n".join(as_lines(verdict)))
+    if as_json:
+        print_document(compile_check_text.as_document(verdict))
+    else:
+        print("\n".join(compile_check_text.as_lines(verdict)))
     if not verdict.agrees:
         return DEVIATES
     return AGREES if verdict.is_complete else FAILED
@@ -246,6 +256,7 @@ def _debug(
     words = ["--step-by", "manual", "--recommended", "--no-diagnose"]
     words += [] if asked.port is None else ["--port", str(asked.port)]
     words += ["--exit"] if asked.exits else []
+    words += ["--json"] if asked.as_json else []
     program = ["-m", "sonde.cli.replay_loop", str(step.path), *options.words()]
     found: Callable[[], BaseException | None] = debug.main(
         [*words, *program], "sonde replay", standalone_mode=False

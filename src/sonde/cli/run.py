@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,19 @@ import click
 
 from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
-from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
+from sonde.capture.options import (
+    DEFAULT_DIRECTORY,
+    STORE_FULL_STEPS,
+    config_from_options,
+    parse_size,
+)
 from sonde.cli.diagnosed_program import (
     DiagnosedProgram,
     DiagnosisWords,
     diagnosis_command_options,
 )
 from sonde.cli.guard_options import GuardWords, guard_command_options, refuse_with_guard
+from sonde.cli.json_output import json_option
 from sonde.cli.mindspore_python import (
     find_mindspore,
     needs_mindspore,
@@ -39,6 +46,7 @@ from sonde.cli.script_command import (
     step_by_option,
 )
 from sonde.cli.script_run import Compiled, Observed, ScriptRun, StepBy
+from sonde.cli.tracker_options import TrackerWords, tracker_command_option
 from sonde.core.errors import UsageError
 from sonde.core.observation_variables import DEBUGGER_ADDRESS, DUMP_CONFIG, ENABLE_DEBUGGER
 from sonde.core.text.problem_line import ProblemLine
@@ -50,7 +58,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions(GuardWords, DiagnosisWords, RankWords):
+class RunOptions(GuardWords, DiagnosisWords, RankWords, TrackerWords):
     """The command line as parsed by click."""
 
     dump_file: str | None
@@ -58,6 +66,8 @@ class RunOptions(GuardWords, DiagnosisWords, RankWords):
     dump_steps: str | None
     dump_ops: tuple[str, ...]
     stats: bool
+    stats_every: int | None
+    stats_keep: int | None
     overflow: bool
     graph: bool
     as_steps: bool
@@ -73,6 +83,7 @@ class RunOptions(GuardWords, DiagnosisWords, RankWords):
     diagnose: bool
     perturb_weights: bool
     python: str | None
+    as_json: bool
     module: str | None
     program: tuple[str, ...]
 
@@ -92,6 +103,7 @@ class RunOptions(GuardWords, DiagnosisWords, RankWords):
             "--guard": self.guard,
             "--diagnose": self.diagnose,
             "--check-ranks": self.check_ranks,
+            "--log-to": bool(self.log_to),
             "--perturb-weights": self.perturb_weights,
         }
         return tuple(name for name, is_given in given.items() if is_given)
@@ -117,6 +129,7 @@ Examples:
   sonde run --overflow train.py               the ops where NaN or Inf first appear
   sonde run --guard train.py                  keep the step that goes wrong, to run it again
   sonde run --overflow --diagnose train.py    also say why the training fails
+  sonde run --log-to wandb train.py           signals and findings in a tracker
   sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
   sonde run --dump-to out --as-steps train.py cheap; tensors are computed when they are read
   sonde run --dump data_dump.json -m package.train --epochs 3
@@ -161,8 +174,22 @@ Then show the dump:
 @click.option(
     "--stats",
     is_flag=True,
-    help="Dump statistics (max, min, avg, l2norm, counts of NaN and Inf) instead of tensors. "
+    help="Dump statistics (max, min, avg, l2norm, counts of NaN and Inf) instead of tensors: as "
+    "Parquet files for 'sonde query' and 'sonde show --trend', without DuckDB as statistic.csv. "
     f"Default directory: ./{DEFAULT_DIRECTORY}.",
+)
+@click.option(
+    "--stats-every",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="With --stats: only every K-th step; the others run at full speed.",
+)
+@click.option(
+    "--stats-keep",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --stats: keep the last N steps, and those around the first NaN or Inf of an op, in "
+    f"full, and of older ones min, median and max; 0: keep all. Default: {STORE_FULL_STEPS}.",
 )
 @click.option(
     "--overflow",
@@ -198,6 +225,7 @@ Then show the dump:
 @observe_option
 @determinism_options
 @guard_command_options
+@tracker_command_option
 @rank_command_options
 @click.option(
     "--diagnose",
@@ -222,6 +250,7 @@ Then show the dump:
 )
 @python_option
 @own_option
+@json_option
 @program_arguments
 def run(**given: Any) -> Callable[[], BaseException | None]:
     """Run SCRIPT unmodified and dump what its operators compute.
@@ -231,9 +260,16 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
     """
     options = RunOptions(**given)
     # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
+    prepared: ScriptRun | MindSporeRun
     if options.python is not None or needs_mindspore(options.module, options.program):
-        return prepare_mindspore(options, os.environ).execute
-    return prepare(options, os.environ).execute
+        prepared = prepare_mindspore(options, os.environ)
+    else:
+        prepared = prepare(options, os.environ)
+    if not options.as_json:
+        return prepared.execute
+    from sonde.cli.run_document import reported  # numpy is slow to import
+
+    return partial(reported, prepared)
 
 
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
@@ -242,7 +278,11 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     name, arguments = words[0], words[1:]
     config, note = _config(options, environ, net_name_of(name, options.module is not None))
     debugger = options_from_environment(environ)
+    is_observed = config is not None or debugger is not None
+    if options.log_to and not is_observed and not options.diagnose:
+        options = replace(options, guard=True)
     guard = options.requested_guard()
+    trackers = options.requested_trackers(is_found=guard is not None or options.diagnose)
     diagnosed = _requested_diagnosis(options, is_debugged=debugger is not None)
     ranks = options.requested_ranks()
     if ranks is None and debugger is not None:
@@ -276,6 +316,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         guard=guard,
         diagnosed=diagnosed,
         ranks=ranks,
+        trackers=trackers,
         perturbs_weights=options.perturb_weights,
     )
 
@@ -337,6 +378,7 @@ def _config(
     It comes from a file, from options, or from the file that the environment names, in this order.
     """
     memory = _memory_budget(options.dump_memory)
+    _refuse_stats_options(options)
     if options.dump_file is not None:
         _refuse(options.given_without_a_file(), "cannot be used with --dump FILE")
         return load_config(options.dump_file, environ, memory_budget=memory), None
@@ -344,9 +386,11 @@ def _config(
         config = config_from_options(
             DEFAULT_DIRECTORY if options.directory is None else options.directory,
             environ,
-            steps="all" if options.dump_steps is None else options.dump_steps,
+            steps=_steps(options),
             ops=options.dump_ops,
             stats=options.stats,
+            parquet=options.stats,
+            full_steps=STORE_FULL_STEPS if options.stats_keep is None else options.stats_keep,
             overflow=options.overflow,
             graph=options.graph,
             as_steps=options.as_steps,
@@ -364,6 +408,23 @@ def _config(
     return None, (
         "nothing is dumped; use --stats, --overflow, --guard, --graph, --dump-to DIR or --dump FILE"
     )
+
+
+def _refuse_stats_options(options: RunOptions) -> None:
+    given = {
+        "--stats-every": options.stats_every is not None,
+        "--stats-keep": options.stats_keep is not None,
+    }
+    if not options.stats:
+        _refuse(tuple(name for name, is_given in given.items() if is_given), "needs --stats")
+    if options.stats_every is not None and options.dump_steps is not None:
+        _refuse(("--stats-every",), "cannot be used with --dump-steps, which names the steps")
+
+
+def _steps(options: RunOptions) -> str:
+    if options.dump_steps is not None:
+        return options.dump_steps
+    return "all" if options.stats_every is None else f"all/{options.stats_every}"
 
 
 def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from sonde.adapters.torch.determinism import MAX_SEED, Determinism
+from sonde.cli.option_group import with_options
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 from sonde.logs import say_result
@@ -24,30 +25,27 @@ _OUR_PROGRAMS = ("sonde", "__main__.py")
 
 def determinism_options(command: T) -> T:
     """Add the four options to a command, in the order of the help."""
-    for option in reversed(
-        (
-            click.option(
-                "--deterministic",
-                is_flag=True,
-                help="Remove randomness (seeds, deterministic algorithms, unseeded generators) and "
-                "report at the end which randomness is left.",
-            ),
-            click.option(
-                "--seed",
-                type=click.IntRange(0, MAX_SEED),
-                metavar="N",
-                help="With --deterministic: the seed. Default: 0.",
-            ),
-            click.option(
-                "--no-shuffle",
-                is_flag=True,
-                help="With --deterministic: DataLoaders give their data in order.",
-            ),
-            click.option("--no-dropout", is_flag=True, help="With --deterministic: no dropout."),
-        )
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        command,
+        click.option(
+            "--deterministic",
+            is_flag=True,
+            help="Remove randomness (seeds, deterministic algorithms, unseeded generators) and "
+            "report at the end which randomness is left.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, MAX_SEED),
+            metavar="N",
+            help="With --deterministic: the seed. Default: 0.",
+        ),
+        click.option(
+            "--no-shuffle",
+            is_flag=True,
+            help="With --deterministic: DataLoaders give their data in order.",
+        ),
+        click.option("--no-dropout", is_flag=True, help="With --deterministic: no dropout."),
+    )
 
 
 def requested(

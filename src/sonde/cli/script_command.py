@@ -22,7 +22,7 @@ class ScriptCommand(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ours, theirs = self._split(args)
+        ours, theirs = self.split(args)
         rest = super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
         if not ctx.params["program"] and ctx.params["module"] is None:
             raise UsageError(
@@ -31,7 +31,8 @@ class ScriptCommand(click.Command):
             )
         return rest
 
-    def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
+    def split(self, args: list[str]) -> tuple[list[str], list[str]]:
+        """The words of this command, and those of the program."""
         takes_value = {
             name
             for option in self.params

@@ -17,6 +17,8 @@ from sonde.cli.mindspore_python import hint_at_python
 from sonde.cli.rank_options import start_rank_checks
 from sonde.cli.run_deterministic import without_randomness
 from sonde.cli.script import needing_torch, run_program
+from sonde.cli.script_command import net_name_of
+from sonde.cli.tracker_options import start_tracker
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
 from sonde.logs import say
@@ -49,6 +51,7 @@ class ScriptRun:
     guard: GuardOptions | None = None
     diagnosed: DiagnosedProgram | None = None
     ranks: RankOptions | None = None
+    trackers: tuple[str, ...] = ()
     perturbs_weights: bool = False
 
     def execute(self) -> BaseException | None:
@@ -69,13 +72,17 @@ class ScriptRun:
         if os.environ.get("RANK", "0") == "0":  # one rank prints them
             for line in (*self.unused, *filter(None, (self.note,))):
                 say(line)
-        if self.ranks is None and not self.perturbs_weights:
+        if self.ranks is None and not self.perturbs_weights and not self.trackers:
             return self._observed()
         return self._observed_and_more()
 
     @contextmanager
     def _observed_and_more(self) -> Iterator[None]:
         with ExitStack() as stack:
+            # Trackers first: they are told what is found at the end of the rest.
+            project = net_name_of(self.module or self.program[0], self.module is not None)
+            for name in self.trackers:
+                stack.enter_context(start_tracker(name, project))
             stack.enter_context(self._observed())
             if self.ranks is not None:
                 # What executes a step again and a dump or debugger would observe each other.

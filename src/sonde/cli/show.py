@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from sonde.cli.json_output import json_option, print_document
 from sonde.cli.own_option import own_option
-from sonde.cli.show_captured import captured_json, captured_lines
+from sonde.cli.show_captured import captured_lines
+from sonde.cli.show_csv import write_csv
 from sonde.cli.show_format import steps_text
+from sonde.cli.show_json import dump_json, summarized_steps, tensors_json
 from sonde.cli.show_steps import guard_json, is_guarded, print_guard
 from sonde.cli.show_text import Listed, Page
+from sonde.cli.show_trend import print_trend, trend_json
 from sonde.cli.terminal import Terminal
 from sonde.core.errors import UsageError
 from sonde.core.keys import Io
 from sonde.core.operators.patterns import OpPattern
 from sonde.core.operators.suggestions import suggestion
 from sonde.core.selection import StepSet, parse_steps
-from sonde.core.text.number_text import json_value
 from sonde.core.text.terminal_text import quoted
 from sonde.dump.reader import Dump
-from sonde.dump.reading.directories import StepDir
-from sonde.dump.reading.side_files import OverflowEntry
-from sonde.dump.summary import StepSummary, summarize, summarize_step
-from sonde.dump.tensor_record import TensorRecord
+from sonde.dump.summary import summarize
 from sonde.summary.listing import SummaryListing, is_summary, read_summary
+from sonde.trends.views import LAYER_STATISTICS
 from sonde.tune.store.listing import is_study
 
 _DEFAULT_LIMIT = 100
@@ -44,6 +42,8 @@ Examples:
   sonde show out --op conv --io output        outputs of all convolutions
   sonde show out --op 'name-regex(Gradients/.*fc1.*)' --step '0|5-8'
   sonde show out --op softmax --step 3 --values
+  sonde show out --trend grad_norm            each layer over the steps, greatest change first
+  sonde show out --csv > statistic.csv        statistics in MindSpore's form
   sonde show out --step 5 --json | jq '.tensors[] | select(.statistics."nan count" > 0) | .op'
 """
 
@@ -61,12 +61,28 @@ Examples:
 @click.option("--io", type=click.Choice(["input", "output"]), help="Only inputs or only outputs.")
 @click.option("--values", is_flag=True, help="Also print the values, shortened.")
 @click.option(
+    "--index",
+    metavar="INDEX",
+    help="With --values: only these elements, such as '[0, :, 3:5]'.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
     help=f"Show at most N tensors, 0 for all. Default: {_DEFAULT_LIMIT}; with --json all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@json_option
+@click.option(
+    "--csv",
+    "as_csv",
+    is_flag=True,
+    help="Print the statistics of the tensors as MindSpore's statistic.csv has them.",
+)
+@click.option(
+    "--trend",
+    metavar="STATISTIC",
+    help=f"Show a statistic of every layer over the steps: {', '.join(LAYER_STATISTICS)}.",
+)
 @own_option
 def show(
     directory: Path,
@@ -75,8 +91,11 @@ def show(
     rank: int | None,
     io: Io | None,
     values: bool,
+    index: str | None,
     limit: int | None,
     as_json: bool,
+    as_csv: bool,
+    trend: str | None,
 ) -> None:
     """Show the contents of the dump in DIR, written by Sonde, MindSpore or msprobe.
 
@@ -85,11 +104,19 @@ def show(
     execution order, each op with its line in your code. DIR may also be a directory of sonde run
     --guard, of a SummaryCollector or of sonde tune, or a checkpoint file (see sonde params).
     """
-    if _show_other(directory, rank, limit, as_json=as_json):
+    if trend is not None:
+        selected = {"--op": op, "--step": step, "--io": io, "--values": values, "--csv": as_csv}
+        _show_trend(directory, trend, rank, limit, selected, as_json=as_json)
+        return
+    if index is not None and not values:
+        raise UsageError("--index needs --values", slug="usage")
+    if as_csv:
+        _refuse_beside("--csv", {"--json": as_json, "--values": values})
+    if not as_csv and _show_other(directory, rank, limit, as_json=as_json):
         return
     dump = Dump(directory)
     page = Page.on(sys.stdout)
-    if op is None and step is None and io is None and not values:
+    if op is None and step is None and io is None and not values and not as_csv:
         _show_overview(dump, rank, page, as_json=as_json)
         return
     if why := dump.why_no_values(rank):
@@ -97,15 +124,41 @@ def show(
     steps = _checked_steps(dump, step, rank)
     pattern = None if op is None else _pattern(dump, op, steps, rank)
     records = dump.tensors(step=steps, op=pattern, io=io, rank=rank)
+    if as_csv:
+        write_csv(itertools.islice(records, limit or None), sys.stdout.buffer)
+        return
     if limit is None:
         limit = 0 if as_json else _DEFAULT_LIMIT
+    elements = (index or "") if values else None
     shown = list(itertools.islice(records, limit or None))
     more = sum(1 for _ in records)
     if as_json:
-        _print_json({"tensors": [_tensor_json(record) for record in shown], "more": more}, dump)
+        print_document(tensors_json(dump, shown, more, elements))
     else:
-        page.tensors((Listed(record, summarize(record)) for record in shown), with_values=values)
+        page.tensors((Listed(record, summarize(record)) for record in shown), index=elements)
         page.more(more, dump.problems)
+
+
+def _refuse_beside(option: str, others: Mapping[str, object]) -> None:
+    given = next((name for name, value in others.items() if value), None)
+    if given is not None:
+        raise UsageError(f"{option} cannot be combined with {given}", slug="usage")
+
+
+def _show_trend(
+    directory: Path,
+    statistic: str,
+    rank: int | None,
+    limit: int | None,
+    selected: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> None:
+    _refuse_beside("--trend", selected)
+    if as_json:
+        print_document(trend_json(directory, statistic, rank))
+    else:
+        print_trend(directory, statistic, rank, limit)
 
 
 def _show_other(path: Path, rank: int | None, limit: int | None, *, as_json: bool) -> bool:
@@ -114,23 +167,23 @@ def _show_other(path: Path, rank: int | None, limit: int | None, *, as_json: boo
         from sonde.cli.ckpt_files import load
         from sonde.cli.params import show_checkpoint
 
-        show_checkpoint(load(path), "-" if as_json else None)
+        show_checkpoint(load(path), as_json=as_json)
     elif is_study(path):
         from sonde.cli.show_study import print_study, study_json  # Optuna is slow to import
 
         if as_json:
-            print(json.dumps(study_json(path), indent=2, allow_nan=False))
+            print_document(study_json(path))
         else:
             print_study(path, Terminal(), limit)
     elif is_guarded(path):
         if as_json:
-            print(json.dumps(json_value(guard_json(path, rank)), indent=1, allow_nan=False))
+            print_document(guard_json(path, rank))
         else:
             print_guard(path, rank, Terminal(highlight=False), limit)
     elif is_summary(path):
         listing = read_summary(path)
         if as_json:
-            print(json.dumps(json_value(listing.as_dict()), indent=2, allow_nan=False))
+            print_document(listing.as_dict())
         else:
             _print_summary(path, listing, Terminal(highlight=False))
     else:
@@ -201,90 +254,9 @@ def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> 
 
 
 def _show_overview(dump: Dump, rank: int | None, page: Page, *, as_json: bool) -> None:
-    if captured := dump.captured(rank):
-        if as_json:
-            _print_json(captured_json(dump, rank, captured), dump)
-        else:
-            page.lines(captured_lines(dump, captured))
-        return
-    is_probed = dump.writer(rank) == "msprobe"
-    steps = [
-        summarize_step(step, len(dump.items(step)) if is_probed else None)
-        for step in dump.step_dirs(rank=rank)
-    ]
-    overflow = list(dump.overflow(rank=rank))
     if as_json:
-        _print_json(_overview_json(dump, rank, steps, overflow), dump)
+        print_document(dump_json(dump, rank))
+    elif captured := dump.captured(rank):
+        page.lines(captured_lines(dump, captured))
     else:
-        page.overview(dump, rank, steps, overflow)
-
-
-def _overview_json(
-    dump: Dump,
-    rank: int | None,
-    steps: list[StepSummary],
-    overflow: list[tuple[StepDir, tuple[OverflowEntry, ...]]],
-) -> dict[str, Any]:
-    return {
-        "writer": dump.writer(rank),
-        "metadata": dump.metadata(rank).config,
-        "ranks": list(dump.ranks if rank is None else (rank,)),
-        "nets": list(dump.nets(rank)),
-        "graphs": [
-            {
-                "id": graph.id,
-                "name": graph.name,
-                "ops": len(dump.execution_order(graph.id, rank)),
-                "leaves": len(graph) - len(graph.ops),
-                "steps": list(dump.steps(graph_id=graph.id, rank=rank)),
-            }
-            for graph in dump.graphs(rank)
-        ],
-        "steps": [
-            {**_step_json(each.step), "tensors": each.tensors, "bytes": each.nbytes}
-            for each in steps
-        ],
-        "overflow": [
-            {**_step_json(step), "ops": list(map(_overflow_json, entries))}
-            for step, entries in overflow
-        ],
-    }
-
-
-def _overflow_json(entry: OverflowEntry) -> dict[str, Any]:
-    source = None if entry.source is None else entry.source.fields()
-    return {**asdict(entry), "source": source}
-
-
-def _step_json(step: StepDir) -> dict[str, Any]:
-    return {"rank": step.rank, "net": step.net, "graph": step.graph_id, "step": step.step}
-
-
-def _tensor_json(record: TensorRecord) -> dict[str, Any]:
-    summary = summarize(record)
-    damaged = summary.problem is not None
-    return {
-        "rank": record.rank,
-        "net": record.net,
-        "graph": record.graph_id,
-        "step": record.key.step,
-        "order": record.key.order,
-        "op": record.key.op,
-        "type": record.op_type,
-        "phase": None if record.node is None else record.node.phase,
-        "io": record.key.io,
-        "slot": record.key.slot,
-        "dtype": None if damaged else record.dtype,
-        "shape": None if damaged else list(record.shape),
-        "bytes": None if damaged else record.nbytes,
-        "file": None if record.path is None else str(record.path),
-        "source": None if record.source is None else record.source.fields(),
-        "statistics": summary.values,
-        "problem": summary.problem,
-    }
-
-
-def _print_json(content: dict[str, Any], dump: Dump) -> None:
-    problems = [{"path": str(each.path), "message": each.message} for each in dump.problems]
-    document = {"path": str(dump.path), **content, "problems": problems}
-    sys.stdout.write(json.dumps(json_value(document), indent=1, allow_nan=False) + os.linesep)
+        page.overview(dump, rank, summarized_steps(dump, rank), list(dump.overflow(rank=rank)))

@@ -11,6 +11,7 @@ from rich.text import Text
 from sonde.core.errors import DumpError
 from sonde.core.selection import step_set
 from sonde.core.text.number_text import count_text, number_text
+from sonde.debugger.values.slices import parse_plane
 from sonde.dump.reading.statistic_rows import Number
 from sonde.dump.tensor_record import TensorRecord
 
@@ -95,9 +96,13 @@ def overflow_values(tensor: dict[str, Any]) -> dict[str, Number]:
     }
 
 
-def values_text(record: TensorRecord) -> str:
+def values_text(record: TensorRecord, index: str) -> str:
+    """The elements at ``index``, shortened; all if it is empty."""
     try:
-        return np.array2string(record.numpy(), threshold=60, edgeitems=3, precision=4)
+        array = record.numpy()
+        if index:
+            array = parse_plane(index, array.shape).of(array)
+        return np.array2string(array, threshold=60, edgeitems=3, precision=4)
     except DumpError as error:
         return error.message
 

@@ -10,9 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sonde.core.errors import SondeError
+from sonde.core.errors import DumpError, SondeError
+from sonde.core.finding import with_lines
 from sonde.core.text.number_text import count_text, duration, number_text, size_text
 from sonde.core.text.terminal_text import printable
+from sonde.dump.layout import FINDINGS
+from sonde.dump.reading.side_files import read_findings
 from sonde.monitor.reading import SignalTable, ranks_in, read_signals
 from sonde.replay.layout import MANIFEST, StepPlace, captured_steps, place_of
 from sonde.replay.manifest import Manifest, read_manifest
@@ -37,7 +40,7 @@ def is_guarded(path: Path) -> bool:
 
 
 def guard_json(directory: Path, rank: int | None) -> dict[str, Any]:
-    """The signals of all steps, and the captured steps."""
+    """The signals of all steps, the captured steps, and what a diagnosis found."""
     signals = _signals(directory, rank)
     return {
         "path": str(directory),
@@ -51,7 +54,17 @@ def guard_json(directory: Path, rank: int | None) -> dict[str, Any]:
             "gradients": signals.gradients.astype(np.float64).tolist(),
         },
         "steps": [_step_json(place) for place in _places(directory)],
+        "findings": _findings_json(directory),
     }
+
+
+def _findings_json(directory: Path) -> list[dict[str, Any]] | None:
+    """What a diagnosis beside the guard found; None without one, or if the file is damaged."""
+    file = directory / FINDINGS
+    try:
+        return [with_lines(each) for each in read_findings(file).findings]
+    except DumpError:
+        return None
 
 
 def print_guard(directory: Path, rank: int | None, console: Console, limit: int | None) -> None:
@@ -162,9 +175,12 @@ def _print_step(place: StepPlace, console: Console) -> None:
 
 
 def _step_json(place: StepPlace) -> dict[str, Any]:
+    """A kept step; if it cannot be read, only its path and the problem."""
     manifest = _manifest(place)
     if isinstance(manifest, SondeError):
-        return {"path": str(place.path), "problem": manifest.message}
+        unknown = dict.fromkeys(("step", "rank", "trigger", "signals"))
+        problem = manifest.message
+        return {"path": str(place.path), **unknown, "unreplayable": [], "problem": problem}
     trigger = manifest.trigger
     return {
         "path": str(place.path),
@@ -173,4 +189,5 @@ def _step_json(place: StepPlace) -> dict[str, Any]:
         "trigger": None if trigger is None else {"kind": trigger.kind, "text": trigger.text},
         "signals": manifest.signals,
         "unreplayable": [[each.kind, each.subject, each.detail] for each in manifest.unreplayable],
+        "problem": None,
     }

@@ -195,7 +195,7 @@ class Page:
         if total > _MANY:
             self.line(Text(f"and {total - _MANY:,} more {what}", "dim"), indent=2)
 
-    def tensors(self, listed: Iterable[Listed], *, with_values: bool) -> None:
+    def tensors(self, listed: Iterable[Listed], *, index: str | None) -> None:
         """Print the tensors of each op under its name and source line."""
         previous: object = None
         group: list[Listed] = []
@@ -203,12 +203,12 @@ class Page:
             key = each.record.key
             place = (each.record.rank, each.record.graph_id, key.step, key.order, key.op)
             if place != previous:
-                self._op(group, with_values=with_values)
+                self._op(group, index)
                 group, previous = [], place
             group.append(each)
-        self._op(group, with_values=with_values)
+        self._op(group, index)
 
-    def _op(self, group: Sequence[Listed], *, with_values: bool) -> None:
+    def _op(self, group: Sequence[Listed], index: str | None) -> None:
         if not group:
             return
         record = group[0].record
@@ -218,15 +218,15 @@ class Page:
         self._source(record.source, f"step {record.key.step}{rank}{phase}")
         rows: list[tuple[str, str, dict[str, Number]]] = []
         values: dict[int, str] = {}
-        for index, each in enumerate(group):
+        for number, each in enumerate(group):
             place = f"{each.record.key.io}.{each.record.key.slot}"
             if each.summary.problem is not None:
                 rows.append((place, f"damaged: {each.summary.problem}", {}))
                 continue
             spec = spec_text(each.record.dtype, each.record.shape)
             rows.append((place, spec, each.summary.values))
-            if with_values:
-                values[index] = values_text(each.record)
+            if index is not None:
+                values[number] = values_text(each.record, index)
         self._rows(rows, values)
         self.console.print()
 

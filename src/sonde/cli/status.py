@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import click
 
 from sonde.capture import environment as dump
 from sonde.capture.config_text import describe
 from sonde.cli import site_file
+from sonde.cli.json_output import json_option, print_document
 from sonde.core.errors import SondeError
 from sonde.core.observation_variables import VARIABLES
 from sonde.core.text.number_text import size_text
@@ -28,19 +30,39 @@ _OTHERS = ("MS_DEBUGGER_HOST", "MS_DEBUGGER_PORT", "MS_DEBUGGER_PARTIAL_MEM")
 
 
 @click.command(epilog=EPILOG)
-def status() -> int:
+@json_option
+def status(as_json: bool) -> int:
     """Say whether 'sonde enable' is in effect, which variables are set, and what each would do.
 
     Exit codes: 0, or 2 if a variable has a value that ends a program.
     """
+    lines, problems = _variables(os.environ)
+    if as_json:
+        print_document(_json(lines, problems))
+        return 2 if problems else 0
     for line in _enabled():
         click.echo(line)
-    lines, problems = _variables(os.environ)
-    for line in lines:
+    named = [f"{name}={os.environ[name]}" for name in _set_names(os.environ)]
+    for line in (*(named or ["no variable is set"]), *lines):
         click.echo(printable(line))
     for problem in problems:
         say_errors(str(problem))
     return 2 if problems else 0
+
+
+def _json(lines: Sequence[str], problems: Sequence[SondeError]) -> dict[str, Any]:
+    files = site_file.present()
+    return {
+        "files": [{"path": str(path), "is_current": site_file.is_current(path)} for path in files],
+        "is_enabled": bool(files) and site_file.has_effect(),
+        "variables": {name: os.environ[name] for name in _set_names(os.environ)},
+        "effects": list(lines),
+        "problems": [{"slug": each.slug, "message": each.message} for each in problems],
+    }
+
+
+def _set_names(environ: Mapping[str, str]) -> list[str]:
+    return [name for name in (*VARIABLES, *_OTHERS) if environ.get(name)]
 
 
 def _enabled() -> Iterator[str]:
@@ -57,9 +79,8 @@ def _enabled() -> Iterator[str]:
 
 
 def _variables(environ: Mapping[str, str]) -> tuple[list[str], list[SondeError]]:
-    """What is set and what it would do; the errors that would end a program."""
-    names = [name for name in (*VARIABLES, *_OTHERS) if environ.get(name)]
-    lines = [f"{name}={environ[name]}" for name in names] or ["no variable is set"]
+    """What the variables would do; the errors that would end a program."""
+    lines: list[str] = []
     problems: list[SondeError] = []
     is_observed = False
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sonde.cli.option_group import with_options
 from sonde.cli.script import needing_torch, run_program
 from sonde.core.errors import UsageError
 from sonde.core.text.problem_line import ProblemLine
@@ -48,36 +49,33 @@ class ModuleOptions:
 
 def module_options(command: F) -> F:
     """Add the options to a command, in the order of the help."""
-    for option in reversed(
-        (
-            click.option(
-                "--module",
-                "factory",
-                metavar="PACKAGE.MODULE:FUNCTION",
-                help="Build the network with this function (or FILE.py:FUNCTION), called without "
-                "arguments. Default: the pickle of the network that the captured step has.",
-            ),
-            click.option(
-                "--script",
-                metavar="FILE",
-                help="The script with the classes of the pickled network, if it has moved. Its "
-                "imports and definitions are executed, its statements are not.",
-            ),
-            click.option(
-                "--run-setup",
-                "runs_setup",
-                is_flag=True,
-                help="Take the network from the script, which runs up to the first call of it.",
-            ),
-            click.option(
-                "--trust",
-                is_flag=True,
-                help="Execute code from a captured step that another user may have written.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+    return with_options(
+        command,
+        click.option(
+            "--module",
+            "factory",
+            metavar="PACKAGE.MODULE:FUNCTION",
+            help="Build the network with this function (or FILE.py:FUNCTION), called without "
+            "arguments. Default: the pickle of the network that the captured step has.",
+        ),
+        click.option(
+            "--script",
+            metavar="FILE",
+            help="The script with the classes of the pickled network, if it has moved. Its "
+            "imports and definitions are executed, its statements are not.",
+        ),
+        click.option(
+            "--run-setup",
+            "runs_setup",
+            is_flag=True,
+            help="Take the network from the script, which runs up to the first call of it.",
+        ),
+        click.option(
+            "--trust",
+            is_flag=True,
+            help="Execute code from a captured step that another user may have written.",
+        ),
+    )
 
 
 def open_step(directory: str, options: ModuleOptions) -> CapturedStep:

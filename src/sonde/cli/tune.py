@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonde.cli.json_output import json_option, print_document
 from sonde.core.errors import UsageError
 from sonde.logs import say
 
@@ -66,6 +67,7 @@ docs/tune.md describes the configuration.
     help="Stop trials that diverge, but do not search for the op that caused it.",
 )
 @click.option("--check", is_flag=True, help="Run nothing; show how values reach the command.")
+@json_option
 def tune(
     config: Path,
     trials: int | None,
@@ -75,6 +77,7 @@ def tune(
     watch: bool,
     no_explain: bool,
     check: bool,
+    as_json: bool,
 ) -> int:
     """Search for the best hyper-parameters of a training command.
 
@@ -86,8 +89,8 @@ def tune(
 
     settings = _with_options(load_config(config), trials, parallel, time, storage, no_explain)
     if check:
-        return _check(settings)
-    return _search(settings, is_watched=watch)
+        return _check(settings, as_json=as_json)
+    return _search(settings, is_watched=watch, as_json=as_json)
 
 
 def _with_options(
@@ -120,16 +123,19 @@ def _with_options(
     )
 
 
-def _check(config: TuneConfig) -> int:
-    from sonde.cli.tune_text import show_check
+def _check(config: TuneConfig, *, as_json: bool) -> int:
+    from sonde.cli.tune_text import check_json, show_check
     from sonde.tune.trials.command import CommandTemplate, check_program
 
     check_program(config.command)
-    show_check(config, CommandTemplate(config))
+    if as_json:
+        print_document(check_json(config, CommandTemplate(config)))
+    else:
+        show_check(config, CommandTemplate(config))
     return 0
 
 
-def _search(config: TuneConfig, *, is_watched: bool) -> int:
+def _search(config: TuneConfig, *, is_watched: bool, as_json: bool) -> int:
     from sonde.cli.tune_text import SearchProgress, warn_unused
     from sonde.tune.trials.progress import Progress
     from sonde.tune.trials.runner import Runner
@@ -165,13 +171,17 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
             reason = runner.run()
         except KeyboardInterrupt:
             reason = ""
-    return _close(session, screen, reason, is_limited=is_limited)
+    return _close(session, screen, reason, is_limited=is_limited, as_json=as_json)
 
 
-def _close(session: SearchSession, screen: Any, reason: str, *, is_limited: bool) -> int:
+def _close(
+    session: SearchSession, screen: Any, reason: str, *, is_limited: bool, as_json: bool
+) -> int:
     """Write and print the results; 0 if there is a best trial, 1 if not, 130 if interrupted."""
     listing = session.write()
     screen.results(listing, reason)
+    if as_json:
+        print_document(listing.as_dict())
     if not reason:
         say("interrupted; the same command continues the search")
         return 130

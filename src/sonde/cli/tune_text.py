@@ -224,14 +224,23 @@ def print_origins(listing: StudyListing, console: Console) -> None:
 def show_check(config: TuneConfig, template: CommandTemplate) -> None:
     """Print how each parameter is passed to the command, and the command of an example trial."""
     console = Terminal(highlight=False, soft_wrap=True)
-    for delivery in template.deliveries:
-        console.print(Text(f"{delivery.parameter.name}: {delivery.described()}"))
+    found = check_json(config, template)
+    for each in found["parameters"]:
+        console.print(Text(f"{each['name']}: {each['passed']}"))
+    console.print(Text(f"such as: {found['example']}"))
+    warn_unused(template)
+
+
+def check_json(config: TuneConfig, template: CommandTemplate) -> dict[str, Any]:
+    """The parameters and the command of an example trial."""
     example: dict[str, Any] = {}
     for one in config.space.parameters:
         if one.is_active(example):
             example[one.name] = one.choices[0] if one.kind == "choice" else one.low
-    console.print(Text(f"such as: {template.render(example, None).text()}"))
-    warn_unused(template)
+    parameters = [
+        {"name": each.parameter.name, "passed": each.described()} for each in template.deliveries
+    ]
+    return {"parameters": parameters, "example": template.render(example, None).text()}
 
 
 def warn_unused(template: CommandTemplate) -> None:

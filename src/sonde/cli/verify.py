@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.cli.ckpt_files import json_option, write_json
+from sonde.cli.json_output import json_file_option, json_option, write_document
 from sonde.cli.own_option import own_option
 from sonde.cli.script import run_program
 from sonde.cli.step_modules import ModuleOptions, found_modules, module_options, open_step
@@ -56,6 +56,7 @@ class VerifyCommand(click.Command):
 @click.argument("directory", metavar="STEP")
 @module_options
 @json_option
+@json_file_option
 @own_option
 def verify(
     directory: str,
@@ -63,6 +64,7 @@ def verify(
     script: str | None,
     runs_setup: bool,
     trust: bool,
+    as_json: bool,
     json_file: str | None,
     program: tuple[str, ...],
 ) -> int:
@@ -84,12 +86,12 @@ def verify(
         reason = unjudged_reason(step.manifest, outcome)
         raise ReplayError(f"the trigger ({text}) cannot be judged: {reason}", slug="replay-judge")
     verdict = "still there" if fires else "fixed"
-    if json_file != "-":
+    if not as_json:
         was = f"step {step.manifest.step} was kept because {text}"
         print(printable(f"{verdict}: {outcome.text()} ({was})"))
-    if json_file is not None:
-        document = {"verdict": verdict, "trigger": text, "loss": outcome.loss}
-        write_json(json_file, {**document, "grad_norm": outcome.grad_norm})
+    document = {"verdict": verdict, "trigger": text, "loss": outcome.loss}
+    document["grad_norm"] = outcome.grad_norm
+    write_document(document, as_json=as_json, json_file=json_file)
     return STILL_THERE if fires else FIXED
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,21 @@ import click
 from sonde.cli import ctl_text as text
 from sonde.cli.ctl_watch import condition_of
 from sonde.cli.desktop import forget_page, is_desktop, open_page
+from sonde.cli.json_output import json_option, print_document
 from sonde.cli.own_option import own_option
-from sonde.cli.serve import host_option, need_server, token_option, with_certificate
+from sonde.cli.serve import (
+    addresses_json,
+    host_option,
+    logdir_option,
+    logs_in,
+    need_server,
+    profile_in,
+    profile_option,
+    token_option,
+    with_certificate,
+)
 from sonde.cli.worker_options import worker_options
-from sonde.core.errors import UsageError
+from sonde.core.errors import DumpError, UsageError
 from sonde.core.text.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
 from sonde.logs import say
@@ -28,7 +39,7 @@ if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
     from sonde.dump.reading.directories import DumpProblem
     from sonde.server.hit_store import HitStore
-    from sonde.wire.api import WatchpointDraft
+    from sonde.wire.watchpoints import WatchpointDraft
 
 HIT = 1
 UNKNOWN = 2
@@ -40,6 +51,10 @@ EPILOG = """\b
 Examples:
   sonde view sonde_dump                      the page: graph, tensors, statistics over steps
   sonde view run_a run_b                     two dumps, side by side
+  sonde view runs                            event files: a TensorBoard log, or of SummaryCollector
+  sonde view --logdir runs sonde_dump        both
+  sonde view --profile sonde_profile sonde_dump
+                                             with the time of each op as its colour
   sonde view --check sonde_dump              print where NaN and Inf first appear; no browser
   sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
 
@@ -57,7 +72,7 @@ damaged file, or a run that was observed only in part.
 @click.option("--load", multiple=True, metavar="FILE", help="Check the watchpoints of this file.")
 @click.option("--recommended", is_flag=True, help="Check the recommended watchpoints.")
 @click.option("--check", is_flag=True, help="Print the hits instead of serving the page.")
-@click.option("--json", "as_json", is_flag=True, help="With --check: print the hits as JSON.")
+@json_option
 @click.option(
     "--port",
     type=int,
@@ -69,6 +84,13 @@ damaged file, or a run that was observed only in part.
 @click.option(
     "--browser/--no-browser", default=True, help="Open the page in a browser, if this is a desktop."
 )
+@click.option(
+    "--in-frame",
+    is_flag=True,
+    help="Let a notebook on this machine show the page in a frame, as %sonde_page does.",
+)
+@profile_option
+@logdir_option
 @worker_options
 @own_option
 def view(
@@ -82,7 +104,7 @@ def view(
     ray: str | None,
     **serving: Any,
 ) -> int:
-    """View one dump, or compare two, written by Sonde, MindSpore or msprobe.
+    """View one dump, or compare two, written by Sonde, MindSpore or msprobe; or event files.
 
     Needs neither the training nor MindSpore. A dump that contains only statistics is shown without
     values.
@@ -100,17 +122,15 @@ def view(
         return _check(paths, drafts, as_json, WorkerOptions(workers, ray))
     if workers is not None or ray is not None:
         raise UsageError("--workers and --ray need --check", slug="usage")
-    if as_json:
-        raise UsageError("--json needs --check", slug="usage")
     need_server()
-    _serve(paths, drafts, **serving)
+    _serve(paths, drafts, as_json=as_json, **serving)
     return 0
 
 
 def _drafts(watch: Sequence[str], load: Sequence[str], recommended: bool) -> list[WatchpointDraft]:
     from sonde.debugger.initial_watchpoints import recommended_draft
     from sonde.watch.conditions import RECOMMENDED
-    from sonde.wire.api import WatchpointDraft
+    from sonde.wire.watchpoints import WatchpointDraft
 
     found = [WatchpointDraft("", (_condition(words),)) for words in watch]
     found += [draft for file in load for draft in _of_file(file)]
@@ -155,7 +175,7 @@ def _check(
                 click.echo(f"{path}:")
             _print_checked(found, drafts)
     if as_json:
-        click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
+        print_document(answers[0] if len(answers) == 1 else answers)
     if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):
         return HIT
     is_unknown = any(answer["damaged"] or answer["unobserved"] for answer in answers)
@@ -245,8 +265,8 @@ def _print_checked(found: _CheckedDump, drafts: Sequence[WatchpointDraft]) -> No
 
 def default_drafts(name: str = "") -> list[WatchpointDraft]:
     """What is checked without options: NaN and Inf."""
-    from sonde.wire.api import WatchpointDraft
     from sonde.wire.shapes import ConditionSpec
+    from sonde.wire.watchpoints import WatchpointDraft
 
     return [WatchpointDraft(name, (ConditionSpec("tensor_overflow"),))]
 
@@ -283,15 +303,46 @@ def _progress(done: int, total: int) -> None:
         click.echo(f"\r{done} of {total} tensors{end}", err=True, nl=False)
 
 
+def is_log_directory(path: Path) -> bool:
+    """Whether a directory is no dump but has event files, or some below it."""
+    from sonde.dump.reader import Dump
+    from sonde.summary.event_index import find_logs
+
+    if not find_logs(path):
+        return False
+    try:
+        Dump(path)
+    except DumpError:
+        return True
+    return False
+
+
+def summaries_of(paths: Sequence[Path]) -> list[Path]:
+    """The directories of SummaryCollector that the lineage of these dumps names."""
+    from sonde.trends.places import run_lineages
+
+    found: dict[Path, None] = {}
+    for path in paths:
+        with suppress(DumpError):
+            for made in run_lineages(path).values():
+                found |= {Path(each): None for each in made.summaries}
+    return list(found)
+
+
 def _serve(
     paths: Sequence[Path],
     drafts: Sequence[WatchpointDraft],
+    *,
+    as_json: bool,
     host: str,
     port: int | None,
     token: str,
     certfile: str,
     keyfile: str,
     browser: bool,
+    profile: str,
+    in_frame: bool,
+    logdir: tuple[Path, ...],
 ) -> None:
     from sonde.server.dumps.run import DumpRun, open_dumps, start_comparison
     from sonde.server.http.events import EventBroker
@@ -314,14 +365,30 @@ def _serve(
 
     def ready(state: ServerState) -> None:
         address = f"{state.address}&tab=compare" if len(paths) == 2 else state.address
-        click.echo(f"sonde: the page is at {address}")
+        if as_json:
+            print_document({**addresses_json(state), "page": address})
+        else:
+            click.echo(f"sonde: the page is at {address}")
         if browser and is_desktop():
             open_page(address)
 
+    measured = profile_in(profile)
+    logs = [*logs_in(logdir), *(each for each in paths if is_log_directory(each))]
+    paths = [each for each in paths if each not in logs]
+    logs += summaries_of(paths)
     chosen = free_port(host, _PORT) if port is None else port
     try:
         certificate = server_certificate(certfile, keyfile)
-        options = ServerOptions(host, chosen, None, token, certificate=certificate)
+        options = ServerOptions(
+            host,
+            chosen,
+            None,
+            token,
+            certificate=certificate,
+            profile=measured,
+            in_frame=in_frame,
+            logs=tuple(logs),
+        )
         serve(options, ready, sources)
     finally:
         forget_page()

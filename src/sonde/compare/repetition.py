@@ -152,7 +152,7 @@ class _Step:
         outputs = [each for each in changed if not _is_input(each)]
         read = [each for each in producers if each[0] not in self._unwritten]
         only_unwritten = bool(producers) and not read
-        if op.op_type.startswith(_UNWRITTEN) or (only_unwritten and op.op_type in _VIEWS):
+        if is_unwritten(op.op_type, only_unwritten):
             self._unwritten.add(op.key.op)
             return
         unexplained = [each for each in read if each not in self._scratch]
@@ -172,6 +172,11 @@ class _Step:
         self.differing += len(outputs)
         found = scratch or _finding(_kind(op.op_type), self, op, slots)
         self.first = self.first or found
+
+
+def is_unwritten(op_type: str, reads_only_unwritten: bool) -> bool:
+    """Whether an op returns memory that no op has written yet, which may contain anything."""
+    return op_type.startswith(_UNWRITTEN) or (reads_only_unwritten and op_type in _VIEWS)
 
 
 def _is_input(record: TensorRecord) -> bool:

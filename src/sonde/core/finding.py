@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal, cast, get_args
 
 from sonde.core.graph import Source
 from sonde.core.keys import TensorKey
+from sonde.core.text.html_text import COLOURS, code, framed, line, table
 
 Severity = Literal["error", "warning", "info"]
 EvidenceStatus = Literal["established", "supported", "hypothesis"]
@@ -45,6 +47,39 @@ class Finding:
     lines: tuple[Source, ...] = field(default=(), kw_only=True)
     is_silenced: bool = field(default=False, kw_only=True)
 
+    def _repr_html_(self) -> str:
+        """The finding in a notebook."""
+        colour = COLOURS[self.severity]
+        facts = [(name, str(_plain(value))) for name, value in self.evidence.items()]
+        rows = [
+            ("where", ", ".join(places_of(self))),
+            ("step", "" if self.step is None else str(self.step)),
+            *((name.replace("_", " "), text) for name, text in facts),
+            ("do", self.advice),
+        ]
+        return framed(
+            line(f"{self.status}: {self.rule}", colour=colour, bold=True),
+            line(self.message),
+            *(code(each.code) for each in lines_of(self)[:1] if each.code),
+            table((), [(escape(name), escape(text)) for name, text in rows if text]),
+            colour=colour,
+        )
+
+
+def lines_of(found: Finding) -> tuple[Source, ...]:
+    """The source lines of a finding, the most exact first."""
+    return found.lines or (() if found.source is None else (found.source,))
+
+
+def places_of(found: Finding) -> tuple[str, ...]:
+    """Where a finding is, in words: its places, else its line, op, parameter and rank."""
+    if found.places:
+        return found.places
+    op = found.op or (None if found.where is None else found.where.op)
+    named = [*map(str, lines_of(found)[:1]), op, found.parameter]
+    named += [] if found.rank is None else [f"rank {found.rank}"]
+    return tuple(dict.fromkeys(each for each in named if each))
+
 
 _SEVERITIES: dict[str, Severity] = {
     "established": "error",
@@ -75,12 +110,11 @@ def as_fields(found: Finding) -> dict[str, Any]:
 
 def with_lines(found: Finding) -> dict[str, Any]:
     """`as_fields`, and the source lines."""
-    lines = found.lines or (() if found.source is None else (found.source,))
     return {
         **as_fields(found),
         "lines": [
             {"file": each.file, "line": each.line, "function": each.function, "code": each.code}
-            for each in lines
+            for each in lines_of(found)
         ],
     }
 

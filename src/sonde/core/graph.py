@@ -13,6 +13,8 @@ Phase = Literal["forward", "backward", "optimizer"]
 Kind = Literal["op", "parameter", "input", "constant"]
 
 GRADIENTS: Final = "Gradients/"
+COMPILED: Final = "compiled"
+"""The attribute of ops that are part of code that ``torch.compile`` compiled."""
 """The prefix of the names of backward scopes; the rest is the name of the forward scope."""
 OPTIMIZER: Final = "optimizer"
 """The name of the scope of an optimizer: ``Default/optimizer-SGD``."""

@@ -7,7 +7,9 @@ is meant for the program.
 
 from __future__ import annotations
 
+import _thread
 import os
+import threading
 from collections.abc import Iterator
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import pairwise
@@ -31,16 +33,71 @@ def is_interruption(error: BaseException) -> bool:
     )
 
 
-def pass_on(error: BaseException) -> None:
-    """Raise ``error`` again if it is none of Sonde: an interruption, or the program's recursion has
-    used up the stack. For ``except`` clauses around Sonde's own code in the training thread."""
-    if isinstance(error, RecursionError) or is_interruption(error):
+def hidden_interruption(error: BaseException) -> BaseException | None:
+    """The interruption that ``error`` is, or during whose handling it was raised.
+
+    Code that cleans up after an interruption may fail because it was interrupted:
+    ``Thread.start``, for example. An exception that the program handles while Sonde's code runs is
+    in the context of ``error``, too, but the frame that caught it is none of those that ``error``
+    has left.
+    """
+    found: BaseException | None = error
+    frames = {entry.tb_frame for entry in _entries(error.__traceback__)}
+    while found is not None and not is_interruption(found):
+        found = found.__context__
+        if found is None or found.__traceback__ is None:
+            return None
+        if found.__traceback__.tb_frame not in frames:
+            return None
+    return found
+
+
+def raise_interruption(error: BaseException) -> None:
+    """Raise the interruption that ``error`` is or hides; do nothing if there is none."""
+    interruption = hidden_interruption(error)
+    if interruption is not None:
         try:
-            raise error
+            raise interruption
         finally:
             # A reference from this frame, which the traceback holds, would keep what the frames of
             # the error own until a garbage collection: torch's guards, for example.
-            del error
+            del error, interruption
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise ``error`` again if it is none of Sonde: an interruption, or the program's recursion has
+    used up the stack. For ``except`` clauses around Sonde's own code in the training thread."""
+    try:
+        if isinstance(error, RecursionError):
+            raise error
+        raise_interruption(error)
+    finally:
+        del error
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start ``thread``; RuntimeError if the system refuses it.
+
+    ``Thread.start`` that is interrupted by an exception of a signal handler leaves a thread that
+    prints a traceback, or one that cannot be joined. Handlers run in the main thread only, so that
+    the method is called in another one. The exception still reaches the caller, while the thread
+    starts: the caller tells it to end.
+    """
+    done = threading.Event()
+    problems: list[Exception] = []
+
+    def start() -> None:
+        try:
+            thread.start()
+        except Exception as error:
+            problems.append(error)
+        finally:
+            done.set()
+
+    _thread.start_new_thread(start, ())
+    done.wait()
+    if problems:
+        raise problems[0]
 
 
 def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:

@@ -12,17 +12,24 @@ from sonde.core.keys import Io
 from sonde.core.operators.patterns import OpPattern, selects
 
 _RANGE = re.compile(r"^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$")
+_EVERY = re.compile(r"^\s*all\s*(?:/\s*([1-9]\d{0,8})\s*)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class StepSet:
-    """A set of steps: sorted, disjoint, inclusive ranges, or every step."""
+    """A set of steps: sorted, disjoint, inclusive ranges, or every step.
+
+    ``every`` with a ``stride``: only the steps that are a multiple of it.
+    """
 
     ranges: tuple[tuple[int, int], ...]
     every: bool = False
+    stride: int = 1
 
     def __contains__(self, step: int) -> bool:
-        return self.every or any(first <= step <= last for first, last in self.ranges)
+        if self.every:
+            return step % self.stride == 0
+        return any(first <= step <= last for first, last in self.ranges)
 
     @property
     def last(self) -> int | None:
@@ -31,7 +38,7 @@ class StepSet:
 
     def __str__(self) -> str:
         if self.every:
-            return "all"
+            return "all" if self.stride == 1 else f"all/{self.stride}"
         return "|".join(str(a) if a == b else f"{a}-{b}" for a, b in self.ranges)
 
 
@@ -44,9 +51,10 @@ def step_set(steps: Iterable[int]) -> StepSet:
 
 
 def parse_steps(text: str) -> StepSet:
-    """``"0|5-8|100-120"`` or ``"all"``; spaces are free, overlapping ranges are merged."""
-    if text.strip() == "all":
-        return ALL_STEPS
+    """``"0|5-8|100-120"``, ``"all"``, or ``"all/10"`` for every tenth step; spaces are free,
+    overlapping ranges are merged."""
+    if every := _EVERY.match(text):
+        return StepSet((), every=True, stride=int(every[1] or 1))
     spans: list[tuple[int, int]] = []
     for part in text.split("|"):
         match = _RANGE.match(part)

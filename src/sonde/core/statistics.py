@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import hypot, isfinite, isnan, sqrt
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sonde.core.errors import SondeError
 
@@ -36,6 +36,10 @@ NOT_IN_OUTLINE: Final = (ZERO_COUNT, NEGATIVE_COUNT, POSITIVE_COUNT, AVG, STD, A
 
 HASHES: Final = ("md5", "xxh3")
 """The categories that are texts, not numbers: columns ROW_COLUMNS + index of ``format_rows``."""
+
+
+CellBy = Literal["mean", "largest"]
+"""What a cell of a heat map shows of its elements: their mean, or the one of largest magnitude."""
 
 
 class Category(NamedTuple):
@@ -152,9 +156,13 @@ class Statistics:
 
 def describe(statistics: Statistics, dtype: str, shape: Sequence[int]) -> str:
     """One line about a tensor, for people: ``float32 [32, 10] min -2.31 max 4.02 ...``."""
-    sizes = ", ".join(str(size) for size in shape)
     text = _truth(statistics) if dtype == "bool" and statistics.count > 1 else str(statistics)
-    return f"{dtype} [{sizes}] {text}"
+    return f"{type_text(dtype, shape)} {text}"
+
+
+def type_text(dtype: str, shape: Sequence[int]) -> str:
+    """``float32 [32, 10]``."""
+    return f"{dtype} [{', '.join(map(str, shape))}]"
 
 
 def _values(statistics: Statistics) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -81,11 +82,16 @@ class Debugger:
         """Whether the norms of gradients and weights are wanted in the running step."""
         return not self.session.is_given_up and not self._parts.speed.is_at(self._state.step)
 
-    def weights_measured(self, seconds: float, names: tuple[str, ...], norms: WeightNorms) -> None:
-        """The weights ``names`` and their gradients were measured, which took ``seconds``."""
+    def weights_measured(
+        self, seconds: float, names: tuple[str, ...], norms: WeightNorms, learning_rate: float
+    ) -> None:
+        """The weights ``names`` and their gradients were measured, which took ``seconds``; the
+        learning rate is NaN if there is none."""
         self._timing.leave_out(seconds)
+        rate = None if math.isnan(learning_rate) else learning_rate
+        gradients, weights, updates = (each.tobytes() for each in norms)
         self.session.report_norms(
-            names, ParameterNorms(self._state.step, *(each.tobytes() for each in norms))
+            names, ParameterNorms(self._state.step, gradients, weights, updates, rate)
         )
 
     # ------------------------------------------------------------------- life

@@ -13,8 +13,8 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.core.files.input_file import read_input
 from sonde.core.operators.patterns import OpPattern
 from sonde.watch.conditions import Recommended, parse_condition, watchpoints_of
-from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
+from sonde.wire.watchpoints import WatchpointDraft, WatchpointFile
 
 
 def starting_set(

@@ -210,7 +210,7 @@ class OpEvaluator:
         self._statistics.clear()
 
     def wants(self, node: OpNode) -> bool:
-        return bool(self._watches_of(node))
+        return bool(self._watches) and bool(self._watches_of(node))
 
     def screen(self, nodes: Iterable[OpNode]) -> Sequence[Sequence[Tests]] | None:
         """The tests that clear all watches on the outputs of ``nodes``; None if there are no such
@@ -221,7 +221,7 @@ class OpEvaluator:
 
     def applies_to(self, node: Node) -> bool:
         """Whether a watch applies to a node of a graph that was sent to the server."""
-        return bool(self._select(node, node.categories))
+        return bool(self._watches) and bool(self._select(node, node.categories))
 
     def _watches_of(self, node: OpNode) -> NodeWatches:
         known = self._planned.get(node.name)

@@ -207,4 +207,4 @@ def _reference(hit: WatchpointHit, watch: Watch) -> HitRef:
     name = watch.spec.name or f"watchpoint {watch.spec.id}"
     where = hit.where
     place = (where.step, where.op, where.io, where.slot)
-    return HitRef(hit.watchpoint, name, hit.rule, *place, headline_text(hit.headline))
+    return HitRef(hit.watchpoint, name, hit.rule, *place, headline_text(hit.headline), hit.origin)

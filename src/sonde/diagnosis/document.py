@@ -19,7 +19,7 @@ def as_lines(findings: Sequence[Finding], steps: int) -> list[str]:
         return [f"no finding in {steps} steps"]
     lines: list[str] = []
     for number, found in enumerate(findings, 1):
-        lines.append(f"{number}. {found.status}: {found.message} [{found.rule}]")
+        lines.append(f"{number}. {sentence(found)}")
         lines.append(f"   where: {', '.join(found.places) or 'unknown'}; from step {found.step} on")
         numbers = ", ".join(
             f"{name.replace('_', ' ')} {_shown(value)}" for name, value in found.evidence.items()
@@ -33,7 +33,12 @@ def as_lines(findings: Sequence[Finding], steps: int) -> list[str]:
 def announcement(found: Finding) -> str:
     """The line about a finding that is confirmed while the training runs."""
     place = f"{found.places[0]}: " if found.places else ""
-    return f"{place}{found.status}: {found.message} [{found.rule}]"
+    return f"{place}{sentence(found)}"
+
+
+def sentence(found: Finding) -> str:
+    """A finding in one line, with its status and its rule."""
+    return f"{found.status}: {found.message} [{found.rule}]"
 
 
 def explained(found: Finding) -> tuple[str, ...]:

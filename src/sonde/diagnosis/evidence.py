@@ -51,10 +51,15 @@ class UpdateSample:
     is_planned: bool = True
 
 
+FEWEST_WRITES = 2
+
+
 @dataclass(slots=True)
 class ParameterEvidence:
     """One parameter that an optimizer holds or that the loss reaches; ``position`` is its place in
-    the optimizer, which is usually that in the network."""
+    the optimizer, which is usually that in the network. ``loss`` is the class of the loss function
+    that made it for itself, if one did. ``writes`` counts the graphs before which the program had
+    changed it, of parameters that no optimizer holds."""
 
     name: str
     module: str
@@ -64,6 +69,7 @@ class ParameterEvidence:
     optimizer: str | None = None
     position: int = 0
     is_in_module: bool = True
+    loss: str = ""
     reached: int = 0
     module_calls: int = 0
     sibling_calls: int = 0
@@ -72,7 +78,18 @@ class ParameterEvidence:
     is_zero_now: bool = False
     has_equal_rows_now: bool = False
     is_contiguous: bool = True
+    writes: int = 0
     samples: list[UpdateSample] = field(default_factory=list)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the program itself changes it: it is another one in later steps, although no
+        step of the optimizer changes it (the codes of a quantiser, averaged weights, a copy of the
+        weights that are trained)."""
+        if self.optimizer is None:
+            return self.writes >= FEWEST_WRITES
+        weights = {sample.weight for sample in self.samples}
+        return len(weights) > 1 and all(sample.update == 0 for sample in self.samples)
 
 
 @dataclass(slots=True)
@@ -123,7 +140,8 @@ class SchedulerEvidence:
 class GraphNode:
     """One node of the graph of a loss. ``name`` is that of autograd without ``Backward0``;
     ``inputs`` are the indexes of the nodes that computed its inputs; ``saved`` holds numbers that
-    autograd kept (a dim, a reduction)."""
+    autograd kept (a dim, a reduction); ``is_direct``: the program itself called the op, no library
+    did for it."""
 
     name: str
     inputs: tuple[int, ...]
@@ -132,6 +150,7 @@ class GraphNode:
     saved: dict[str, Number]
     source: Source | None
     parameter: str | None = None
+    is_direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

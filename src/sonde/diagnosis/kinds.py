@@ -45,10 +45,6 @@ CHECKS: Final[Mapping[str, RuleText]] = {
         "A weight has NaN or Inf.",
         "find the op that made the first one: sonde run --overflow train.py",
     ),
-    "weight-not-in-optimizer": RuleText(
-        "A weight has a gradient, but no optimizer that steps holds it.",
-        "give it to the optimizer; was the optimizer made before the layer was replaced?",
-    ),
     "no-optimizer-step": RuleText(
         "A weight has a gradient, but no optimizer stepped.",
         "a GradScaler skips the steps whose gradients have NaN or Inf",
@@ -57,7 +53,6 @@ CHECKS: Final[Mapping[str, RuleText]] = {
         "The learning rate of a weight is zero.", "is that the begin of a warm-up?"
     ),
     "weight-unchanged": RuleText("A weight is the same in two checkpoints or networks."),
-    "rank-weights": RuleText("A weight is not the same on all ranks."),
 }
 """Of the checks of ``sonde.train``."""
 
@@ -100,7 +95,6 @@ SPEED: Final[Mapping[str, RuleText]] = {
 ``tried``."""
 
 RANKS: Final[Mapping[str, RuleText]] = {
-    "replicas-differ-at-start": RuleText("Ranks begin with different weights."),
     "replicas-differ": RuleText("Replicated weights or optimizer states differ after a step."),
     "shards-equal": RuleText("Shards of one weight are copies of each other."),
     "gradients-not-exchanged": RuleText("Gradients of replicated parameters are not exchanged."),
@@ -110,13 +104,16 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "only-last-micro-batch": RuleText("Only the last micro-batch's gradients are exchanged."),
     "backward-passes-differ": RuleText("Ranks accumulate different numbers of micro-batches."),
     "same-batch-on-ranks": RuleText("Data-parallel ranks get the same batches."),
-    "set-epoch-missing": RuleText("A DistributedSampler has the same order in every epoch."),
     "random-states-differ": RuleText("Ranks of tensor parallelism use other random numbers."),
     "random-states-equal": RuleText("Shards of tensor parallelism use the same dropout mask."),
     "replicated-activations-differ": RuleText("An output that ranks have in common differs."),
     "replicated-gradient-not-reduced": RuleText("An all_reduce of a backward pass is missing."),
     "ops-differ": RuleText("Ranks run other ops in their forward pass."),
-    "clip-on-some-ranks": RuleText("Gradients are clipped on some ranks only."),
+    "parameter-not-reduced": RuleText(
+        "A gradient is in no reducing collective of a step, although others are."
+    ),
+    "gradient-reduced-twice": RuleText("A gradient is in several reducing collectives of a step."),
+    "clip-norm-wrong": RuleText("Gradients are clipped by another norm than that over all ranks."),
     "clip-norms-differ": RuleText("Clipping finds another norm on each rank."),
     "decisions-differ": RuleText("Rates, skipped steps or trainable parameters differ."),
     "non-finite-on-rank": RuleText("One rank made NaN or Inf, and others got them from it."),
@@ -130,7 +127,8 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "rank-stopped": RuleText("The process of a rank has ended while others have not."),
     "no-progress": RuleText("The ranks make no progress, and stand at these places."),
 }
-"""Of ``sonde run --check-ranks``; ``docs/ranks.md`` describes them."""
+"""Of ``sonde run --check-ranks``, besides kinds of the diagnosis, and of ``check_ranks`` of
+``sonde.train``; ``docs/ranks.md`` describes the check."""
 
 _ADVICE: Final[Mapping[str, tuple[EvidenceStatus, str]]] = {
     "detached-graph": (
@@ -154,6 +152,10 @@ _ADVICE: Final[Mapping[str, tuple[EvidenceStatus, str]]] = {
         "established",
         "the optimizer does not write to it: is the weight contiguous, does the optimizer skip it?",
     ),
+    "weight-not-in-optimizer": (
+        "established",
+        "give it to the optimizer; was the optimizer made before the layer was replaced?",
+    ),
     "vanishing-gradient": ("hypothesis", "check initialization, activations and normalization"),
     "exploding-gradient": ("hypothesis", "lower the learning rate or clip the gradients"),
 }
@@ -172,7 +174,7 @@ def kinds() -> dict[str, RuleText]:
     found["differs-from-reference"] = RuleText(
         "A setting differs from that of a reference training: `sonde diagnose --against DUMP`."
     )
-    return {**found, **CHECKS, **CHECKPOINTS, **SPEED}
+    return {**found, **CHECKS, **CHECKPOINTS, **SPEED, **RANKS}
 
 
 def clause(kind: str) -> str:

@@ -27,7 +27,8 @@ _HEAD: Final = """\
 
 Every kind of finding that Sonde reports, by the part that reports it first. A kind means the same
 everywhere: `sonde diagnose`, the debugger's page, `overflow.json`, the checks and callbacks of
-`sonde.train`, `sonde ckpt check` and `sonde profile` use the same names. This page is made by
+`sonde.train`, `sonde ckpt check`, `sonde profile` and `sonde run --check-ranks` use the same names.
+This page is made by
 `python -m sonde.diagnosis.rule_index docs/rules/README.md`.
 """
 _TAIL: Final = """\
@@ -54,11 +55,9 @@ def index() -> str:
         ("The checks of `sonde.train`", CHECKS),
         ("Checkpoints: `sonde ckpt check`", CHECKPOINTS),
         ("Speed: `sonde profile`", SPEED),
+        ("Ranks: `sonde run --check-ranks`", RANKS),
     ):
         parts.append(f"## {title}\n\n" + "\n".join(_lines(listed)) + "\n")
-    ranks = "\n".join(f"- {kind}: {rule.what}" for kind, rule in RANKS.items())
-    about = "[ranks.md](../ranks.md#what-is-checked) describes them."
-    parts.append(f"## Ranks: `sonde run --check-ranks`\n\n{about}\n\n{ranks}\n")
     return "\n".join([*parts, _TAIL])
 
 

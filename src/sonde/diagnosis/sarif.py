@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sonde.core.finding import Finding, as_fields
+from sonde.core.finding import Finding, as_fields, lines_of
 from sonde.core.graph import Source
 from sonde.diagnosis.catalogue import rules
 
@@ -50,7 +50,7 @@ def _rule(kind: str) -> dict[str, Any]:
 
 def _result(found: Finding, index: int, root: Path) -> dict[str, Any]:
     fields = as_fields(found)
-    lines = found.lines or (() if found.source is None else (found.source,))
+    lines = lines_of(found)
     names = [each for each in found.places if ".py:" not in each]
     result: dict[str, Any] = {
         "ruleId": found.rule,

@@ -30,6 +30,8 @@ UNFINISHED = "unfinished"
 """Holds the directories of steps whose graph is not known yet, in the place of a graph's id."""
 
 STATISTIC = "statistic.csv"
+STATISTICS = "statistics"
+"""Holds the statistics of all steps of a rank as Parquet files."""
 MAPPING = "mapping.csv"
 OVERFLOW = "overflow.json"
 FINDINGS = "findings.json"
@@ -229,6 +231,11 @@ class RankLayout:
     @property
     def graphs(self) -> Path:
         return self.root / GRAPHS
+
+    @property
+    def statistics(self) -> Path:
+        """The statistics of all steps as Parquet files, see ``dump.statistic_store``."""
+        return self.root / STATISTICS
 
     @property
     def execution_order(self) -> Path:

@@ -11,12 +11,14 @@ from typing import Any
 
 from sonde.core.coverage import CHOSEN
 from sonde.core.errors import DumpError
+from sonde.core.finding import Finding
 from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
 from sonde.core.operators.patterns import NamedOp, OpPattern
 from sonde.core.selection import StepSet
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
+from sonde.dump.dump_html import dump_html
 from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.pb import GraphWriter
@@ -68,6 +70,10 @@ class Dump:
 
     def __repr__(self) -> str:
         return f"Dump({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """The dump in a notebook: its steps, what was found, and what cannot be read."""
+        return dump_html(self)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -277,6 +283,21 @@ class Dump:
         except DumpError as error:
             self._add_problem(path, error)
             return None
+
+    def findings(self, rank: int | None = None) -> tuple[Finding, ...]:
+        """What was found in the run: the first NaN or Inf of each rank, if it was searched for
+        them, and what a diagnosis found. What both found is listed once."""
+        found: list[Finding] = []
+        for tree in self._trees(rank):
+            verdict, diagnosis = self.verdict(tree.rank), self.diagnosis(tree.rank)
+            number = tree.rank if len(self._ranks) > 1 else None
+            origin = None if verdict is None else verdict.finding(number)
+            listed = () if diagnosis is None else diagnosis.findings
+            if verdict is not None and origin is not None:
+                found.append(origin)
+                listed = tuple(each for each in listed if not verdict.is_told_by(each))
+            found += listed
+        return tuple(found)
 
     def arguments(self, op: OpNode, step: int, rank: int | None = None) -> dict[str, Any] | None:
         """The arguments saved for an op in a step (``save_kernel_args``), or None."""

@@ -71,6 +71,7 @@ def summarize_step(step: StepDir, known: int | None = None) -> StepSummary:
 
     ``known``: the number of tensors, where the names of files do not tell it.
     """
+    stored = step.stored
     tensors = nbytes = 0
     seen: set[int] = set()
     try:
@@ -85,7 +86,10 @@ def summarize_step(step: StepDir, known: int | None = None) -> StepSummary:
                 if entry.name.endswith(".npy"):
                     tensors += 1
     except OSError:
+        if stored is not None:
+            return StepSummary(step, known or stored.rows, stored.nbytes)
         return StepSummary(step, known or tensors, nbytes)
+    nbytes += 0 if stored is None else stored.nbytes
     if known is not None:
         return StepSummary(step, known, nbytes)
     if not tensors:

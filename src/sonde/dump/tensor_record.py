@@ -13,6 +13,8 @@ from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import DumpError, SondeError
 from sonde.core.graph import OpNode, Source, TensorSpec
 from sonde.core.keys import TensorKey
+from sonde.core.text.number_text import number_text
+from sonde.display.tensor_html import tensor_html
 from sonde.dump.graph_files.values import NOT_A_TENSOR
 from sonde.dump.reading.npy import NpyHeader, read_header
 from sonde.dump.reading.pt_file import read_pt_header
@@ -122,6 +124,27 @@ class TensorRecord:
             return float(self.numpy().reshape(-1)[0])
         value = None if self.row is None else self.row.values.get("max")
         return float(value) if isinstance(value, int | float) else None
+
+    def _repr_html_(self) -> str:
+        """The tensor in a notebook; of a dump without values only the numbers."""
+        values = statistics = None
+        problem = ""
+        if self.path is not None:
+            try:
+                if not self.header.dtype.startswith("complex"):
+                    values, statistics = self.numpy(), self.statistics()
+            except DumpError as error:
+                problem = error.message
+        numbers = {} if statistics is not None or self.row is None else self.row.values
+        known = ", ".join(f"{name} {number_text(value)}" for name, value in numbers.items())
+        return tensor_html(
+            values,
+            statistics,
+            dtype=self.dtype,
+            shape=self.shape,
+            name=f"{self.key.op} {self.key.io}.{self.key.slot}, step {self.key.step}",
+            printed=problem or known,
+        )
 
     def statistics(self) -> Statistics:
         """All statistics, computed from the values in one pass."""

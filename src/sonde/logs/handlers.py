@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from sonde.core.files.atomic_file import without_links
-from sonde.core.interruption import is_interruption
+from sonde.core.interruption import raise_interruption
 from sonde.core.text.terminal_text import printable, write_to_stderr
 from sonde.logs.settings import LogSettings
 
@@ -177,8 +177,8 @@ class _ProcessFile(RotatingFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the parent's name
         """Say once that the file cannot be written; an exception of the program is raised again."""
         error = sys.exc_info()[1]
-        if error is not None and is_interruption(error):
-            raise error
+        if error is not None:
+            raise_interruption(error)
         if not self._has_failed:
             self._has_failed = True
             write_to_stderr(f"sonde: {self.baseFilename} cannot be written: {error} [log-file]\n")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from sonde.core.interruption import pass_on
@@ -23,6 +24,7 @@ START = "sonde: "
 NOTICE = "NOTICE"
 _PASSING_ON = ("sonde.logs", "sonde.adapters.torch.rank_lines")
 """Modules that only pass a line on; the log names the one before them."""
+_collected: list[list[str]] = []
 
 
 def hand_out(
@@ -47,11 +49,32 @@ def hand_out(
     ours = list(handlers)
     for handler in ours:
         is_shown = is_wanted and level >= handler.level
-        if is_shown or (is_always_shown and isinstance(handler, ScreenHandler)):
+        if isinstance(handler, ScreenHandler):
+            if is_shown or is_always_shown:
+                _show(handler, record, text)
+        elif is_shown:
             _give(handler, record)
     for handler in handlers_of(logger) if is_wanted else ():
         if handler not in ours and not is_screen(handler) and level >= handler.level:
             _give(handler, record)
+
+
+@contextmanager
+def collected_lines() -> Iterator[list[str]]:
+    """Collect the lines of this block instead of showing them on the screen; the log has them."""
+    lines: list[str] = []
+    _collected.append(lines)
+    try:
+        yield lines
+    finally:
+        _collected.remove(lines)
+
+
+def _show(handler: ScreenHandler, record: logging.LogRecord, text: str) -> None:
+    if _collected:
+        _collected[-1].append(text)
+    else:
+        _give(handler, record)
 
 
 def _give(handler: logging.Handler, record: logging.LogRecord) -> None:

@@ -24,6 +24,7 @@ LEVELS = {
 SUBMODULES = (
     "CORE",
     "KERNELS",
+    "DISPLAY",
     "DUMP",
     "WATCH",
     "WIRE",
@@ -42,6 +43,7 @@ SUBMODULES = (
     "REPORT",
     "WORKERS",
     "SERVER",
+    "TRENDS",
     "INTEGRATIONS",
     "CLI",
 )

@@ -41,7 +41,7 @@ class SignalRing:
         self._layout = RingLayout(COLUMNS, (), rank, rows)
         self._sequence = 0
         self._last_step: int | None = None
-        self._map = self._create({})
+        self._map, self._start = self._create(self._layout, {})
         self._row = nan_row(self._layout)
 
     @property
@@ -58,10 +58,13 @@ class SignalRing:
         known = len(self._layout.parameters)
         before = self._rows()
         parameters = without_duplicates([*self._layout.parameters, *names])
-        self._layout = RingLayout(COLUMNS, parameters, self._layout.rank, self._layout.rows)
-        self._map.close()
-        self._map = self._create(before)
-        self._row = nan_row(self._layout)
+        layout = RingLayout(COLUMNS, parameters, self._layout.rank, self._layout.rows)
+        row = nan_row(layout)
+        old = self._map
+        # A signal handler of the program may raise in any call: all or nothing is exchanged.
+        created, start = self._create(layout, before)
+        self._map, self._start, self._layout, self._row = created, start, layout, row
+        old.close()
         return known
 
     def write(self, signals: Signals) -> None:
@@ -99,28 +102,28 @@ class SignalRing:
             if row["sequence"]
         }
 
-    def _create(self, rows: dict[int, _Row]) -> mmap.mmap:
-        """Make the file with these rows, replace the one before, and map it."""
-        header = self._layout.header()
-        self._start = len(header)
-        size = len(header) + self._layout.rows * self._layout.row_type.itemsize
+    def _create(self, layout: RingLayout, rows: dict[int, _Row]) -> tuple[mmap.mmap, int]:
+        """Make the file with these rows, replace the one before, and map it; returns where its
+        rows begin, too."""
+        header = layout.header()
+        size = len(header) + layout.rows * layout.row_type.itemsize
 
         def fill(file: BinaryIO) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
             file.write(header)
             for sequence, (batch_hash, numbers, gradients) in sorted(rows.items()):
-                row = nan_row(self._layout)
+                row = nan_row(layout)
                 row["sequence"], row["batch_hash"] = sequence, batch_hash
                 row["numbers"][0] = numbers
                 row["gradients"][0, : len(gradients)] = gradients
                 row["crc"] = zlib.crc32(row.tobytes()[:-4])
-                slot = (sequence - 1) % self._layout.rows
-                file.seek(len(header) + slot * self._layout.row_type.itemsize)
+                slot = (sequence - 1) % layout.rows
+                file.seek(len(header) + slot * layout.row_type.itemsize)
                 file.write(row.tobytes())
 
         replace_file(self._path, fill)
         descriptor = without_links(str(self._path), os.O_RDWR)
         try:
-            return mmap.mmap(descriptor, size)
+            return mmap.mmap(descriptor, size), len(header)
         finally:
             os.close(descriptor)

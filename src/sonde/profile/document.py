@@ -188,7 +188,10 @@ class ProfileSummary(msgspec.Struct, frozen=True):
 
     ``step_time`` is the median of the steps that were not profiled, without the first two, if
     there are at least three, else of the profiled steps. ``parts`` are means over profiled steps.
-    ``jitter`` is the interquartile range of all steps divided by the median.
+    ``undisturbed_step_time`` is the sum of the medians of the parts of profiled steps, which
+    delays by other programs do not change: the gains of findings are shares of it. None in a
+    profile of an earlier version. ``jitter`` is the interquartile range of all steps divided by the
+    median.
     """
 
     step_time: float
@@ -199,6 +202,7 @@ class ProfileSummary(msgspec.Struct, frozen=True):
     steps: int
     peak_memory: int | None
     overhead: float | None
+    undisturbed_step_time: float | None = None
 
 
 class Profile(msgspec.Struct, frozen=True):

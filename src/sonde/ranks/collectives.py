@@ -9,7 +9,12 @@ from typing import Any, Final
 from sonde.core.finding import Finding
 from sonde.ranks.check import finding
 from sonde.ranks.job_step import ranks_text, split
-from sonde.ranks.report import CollectiveReport, CollectiveResult, CollectiveSource
+from sonde.ranks.report import (
+    CollectiveReport,
+    CollectiveResult,
+    CollectiveSource,
+    GradientBucket,
+)
 
 UNEVEN: Final = frozenset({"all_to_all", "all_gather_uneven", "gather", "scatter"})
 """Collectives in which the ranks may give different numbers of elements."""
@@ -106,11 +111,27 @@ def _shorten(calls: dict[int, Any]) -> None:
         del calls[min(calls)]
 
 
+def bucket_text(bucket: GradientBucket | None) -> str:
+    """`` (bucket 2: fc1.weight, fc1.bias)``; empty for no bucket."""
+    if bucket is None:
+        return ""
+    more = bucket.size - len(bucket.names)
+    names = ", ".join(bucket.names) + (f" and {more} more" if more else "")
+    return f" (bucket {bucket.number}: {names})"
+
+
+def call_text(call: CollectiveReport) -> str:
+    """``all_reduce #412 (bucket 2: fc1.weight, fc1.bias) at train.py:30``."""
+    at = call.source or "an unknown line"
+    return f"{call.kind} #{call.sequence}{bucket_text(call.bucket)} at {at}"
+
+
 def _described(call: CollectiveReport) -> str:
     reduced = f" ({call.reduce})" if call.reduce else ""
     root = f" from rank {call.peer}" if call.peer >= 0 else ""
     at = f" at {call.source}" if call.source else ""
-    return f"{call.kind}{reduced} of {call.count} {call.dtype}{root}{at}"
+    bucket = bucket_text(call.bucket)
+    return f"{call.kind}{reduced} of {call.count} {call.dtype}{bucket}{root}{at}"
 
 
 def _disagreement(calls: dict[int, CollectiveReport]) -> Finding:

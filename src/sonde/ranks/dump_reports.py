@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ import xxhash
 from msgspec.structs import replace
 
 from sonde.core.errors import DumpError
+from sonde.core.graph import OpNode
 from sonde.dump.reader import Dump
 from sonde.dump.reading.directories import StepDir
 from sonde.dump.tensor_record import TensorRecord
@@ -19,6 +20,7 @@ from sonde.ranks.report import (
     CollectiveReport,
     Placement,
     RankDescription,
+    RankOp,
     RankReport,
     RankTensor,
     StepReport,
@@ -114,6 +116,8 @@ def _step(dump: Dump, directory: StepDir, names: list[str], is_first: bool) -> S
         -1 if is_first else directory.step - 1,
         tuple(digests.get(name, 0) for name in names),
         batch_digest=batch.intdigest() if inputs else 0,
+        ops=tuple(_backward_ops(dump, directory)),
+        ops_step=directory.step,
     )
 
 
@@ -142,16 +146,32 @@ def _digest(record: TensorRecord) -> int:
     return found.intdigest() or 1
 
 
-def _collectives(dump: Dump, directory: StepDir, first: int) -> Iterator[CollectiveReport]:
+def _nodes(dump: Dump, directory: StepDir) -> Sequence[OpNode]:
+    """The ops of the step in their order; none where the dump has no graph."""
     if directory.graph_id is None or directory.graph_id not in dump.graph_ids(directory.rank):
-        return
+        return ()
+    return dump.graph(directory.graph_id, directory.rank).nodes
+
+
+def _line(node: OpNode) -> str:
+    source = next(iter(node.sources), None)
+    return "" if source is None else f"{source.file.rpartition('/')[2]}:{source.line}"
+
+
+def _backward_ops(dump: Dump, directory: StepDir) -> Iterator[RankOp]:
+    """The ops that gradients go through. What a single rank computes for a log has none."""
+    for node in _nodes(dump, directory):
+        is_op = node.phase == "backward" and node.kind == "op" and node.type != "detach"
+        if is_op and not node.type.startswith(COLLECTIVES):
+            yield RankOp(node.type, source=_line(node))
+
+
+def _collectives(dump: Dump, directory: StepDir, first: int) -> Iterator[CollectiveReport]:
     number = first
-    for node in dump.graph(directory.graph_id, directory.rank).nodes:
+    for node in _nodes(dump, directory):
         if not node.type.startswith(COLLECTIVES) or "wait" in node.type:
             continue
         spec = next((each for each in node.outputs if each is not None), None)
-        source = next(iter(node.sources), None)
-        line = "" if source is None else f"{source.file.rpartition('/')[2]}:{source.line}"
         yield CollectiveReport(
             directory.rank,
             WORLD,
@@ -161,7 +181,7 @@ def _collectives(dump: Dump, directory: StepDir, first: int) -> Iterator[Collect
             0 if spec is None or spec.shape is None else math.prod(spec.shape),
             "",
             -1,
-            line,
+            _line(node),
             directory.step,
         )
         number += 1

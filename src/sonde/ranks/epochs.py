@@ -26,7 +26,7 @@ class EpochLog:
             return
         self._is_reported = True
         yield finding(
-            "set-epoch-missing",
+            "sampler-same-order",
             "established",
             f"{report.sampler} shuffles in the same order in every epoch, because its epoch is "
             f"still {report.epoch}",

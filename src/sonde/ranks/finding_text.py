@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sonde.core.finding import Finding
+from sonde.ranks.job_step import ranks_text
 
 
 def finding_lines(found: Finding) -> list[str]:
@@ -28,12 +29,18 @@ def inferred_line(names: Sequence[str]) -> str:
     )
 
 
-def summary_line(findings: Sequence[Finding], judged_steps: int, ranks: int) -> str:
-    """The last line of a run."""
+def summary_line(
+    findings: Sequence[Finding], judged_steps: int, ranks: int, absent: Sequence[int] = ()
+) -> str:
+    """The last line of a run. ``absent``: the ranks that have reported nothing."""
     if not judged_steps:
-        return f"the {ranks} ranks were not compared: no step was reported by all of them"
+        why = f"{ranks_text(absent)} reported nothing" if absent else "no step was reported by all"
+        return f"the steps of the {ranks} ranks were not compared: {why}; {_count(findings)}"
     steps = f"{judged_steps} step{'s' if judged_steps != 1 else ''}"
     if not findings:
         return f"{ranks} ranks compared in {steps}: no difference that should not be"
-    count = len(findings)
-    return f"{ranks} ranks compared in {steps}: {count} finding{'s' if count != 1 else ''}"
+    return f"{ranks} ranks compared in {steps}: {_count(findings)}"
+
+
+def _count(findings: Sequence[Finding]) -> str:
+    return f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"

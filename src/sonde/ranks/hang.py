@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from sonde.core.finding import Finding
 from sonde.ranks.check import finding
-from sonde.ranks.collectives import CollectiveLog
+from sonde.ranks.collectives import CollectiveLog, call_text
+from sonde.ranks.ends import RankEnd
 from sonde.ranks.job_step import ranks_text
 from sonde.ranks.report import StackReport
 
@@ -29,8 +30,8 @@ def describe_hang(
         call, missing = waiting[0]
         others = sorted(rank for rank in steps if rank not in missing)
         what = (
-            f"{ranks_text(others)} {'waits' if len(others) == 1 else 'wait'} in {call.kind} "
-            f"#{call.sequence} at {call.source or 'an unknown line'} for {ranks_text(missing)}"
+            f"{ranks_text(others)} {'waits' if len(others) == 1 else 'wait'} in {call_text(call)} "
+            f"for {ranks_text(missing)}"
         )
     else:
         stand = [f"rank {rank} at {stacks[rank].source}" for rank in sorted(stacks)]
@@ -51,21 +52,25 @@ def describe_hang(
     )
 
 
-def describe_stop(log: CollectiveLog, rank: int, steps: Mapping[int, int]) -> Finding:
-    """A rank whose process ended while others went on. ``steps``: the last step of each rank."""
+def describe_stop(log: CollectiveLog, end: RankEnd, steps: Mapping[int, int]) -> Finding:
+    """A rank that ended while others went on. ``steps``: the last step of each rank."""
+    rank = end.rank
     after = f"after step {steps[rank]}" if rank in steps else "before its first step"
     last = log.last.get(rank)
-    where = f"; its last collective was {last.kind} #{last.sequence}" if last is not None else ""
-    at = f" at {last.source}" if last is not None and last.source else ""
+    where = f"; its last collective was {call_text(last)}" if last is not None else ""
+    what = f"the process of rank {rank} has ended {after}, and the other ranks have not"
+    if end.error is not None:
+        what = f"rank {rank} raised {end.error} {after}, and the other ranks did not"
+    source = "" if last is None else last.source
     return finding(
         "rank-stopped",
         "established",
-        f"the process of rank {rank} has ended {after}, and the other ranks have not{where}{at}",
+        f"{what}{where}",
         step=steps.get(rank, -1) + 1,
         ranks=(rank,),
-        evidence={"last_step": steps.get(rank, -1)},
+        evidence={"last_step": steps.get(rank, -1), "error": str(end.error or "")},
         advice=f"look at the output of rank {rank}: it raised, was killed, or left its loop early",
-        places=("" if last is None else last.source,),
+        places=(source if end.error is None else end.error.source or source,),
     )
 
 
@@ -83,5 +88,5 @@ def _line(
         parts.append(f"stands at {stacks[rank].source}")
     last = log.last.get(rank)
     if last is not None:
-        parts.append(f"last collective {last.kind} #{last.sequence} at {last.source}")
+        parts.append(f"last collective {call_text(last)}")
     return ", ".join(parts)

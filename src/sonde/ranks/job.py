@@ -12,6 +12,7 @@ from sonde.core.finding import Finding
 from sonde.ranks.check import Mismatch, StepCheck
 from sonde.ranks.checks import STEP_CHECKS
 from sonde.ranks.collectives import CollectiveLog
+from sonde.ranks.ends import RankEnds
 from sonde.ranks.epochs import EpochLog
 from sonde.ranks.hang import describe_hang, describe_stop
 from sonde.ranks.job_step import JobStep
@@ -88,11 +89,16 @@ class RankJob:
         self._keep([found])
         return found
 
-    def stopped(self, rank: int) -> Finding:
-        """A rank is gone although others are not."""
-        found = describe_stop(self._collectives, rank, self.last_steps)
-        self._keep([found])
-        return found
+    def stopped(self, ends: RankEnds, *, is_over: bool) -> list[Finding]:
+        """The first rank that ended although others had not; empty if there is none, or if a
+        collective explains it. ``is_over``: all have ended."""
+        if "collectives-differ" in self._kinds:
+            return []
+        awaited = {rank for _, missing in self._collectives.waiting() for rank in missing}
+        end = ends.first_stopped(self.last_steps, is_over=is_over, awaited=awaited)
+        if end is None:
+            return []
+        return self._keep([describe_stop(self._collectives, end, self.last_steps)])
 
     def _keep(self, found: Iterable[Finding]) -> list[Finding]:
         new = list(found)
@@ -143,7 +149,8 @@ class RankJob:
         if len(reports) < 2:
             return
         step = JobStep(number, self._descriptions, reports, self._judged, self._initial)
-        self.judged_steps += 1
+        # The state before the first step is no step, but for a dump, which has that step's ops.
+        self.judged_steps += number >= 0 or any(each.ops_step >= 0 for each in reports.values())
         for check in self._checks:
             if check.is_sampled and not step.is_sampled:
                 continue

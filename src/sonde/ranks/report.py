@@ -36,7 +36,8 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 
 class RankTensor(msgspec.Struct, frozen=True, array_like=True):
     """A tensor that every step reports. ``placements`` has one entry for each group that the tensor
-    is laid out over. ``is_inferred``: nobody declared the placement."""
+    is laid out over. ``is_inferred``: nobody declared the placement. ``owner``: the parameter that
+    a state of an optimizer belongs to."""
 
     name: str
     kind: TensorKind
@@ -45,6 +46,7 @@ class RankTensor(msgspec.Struct, frozen=True, array_like=True):
     placements: tuple[Placement, ...] = ()
     is_trainable: bool = True
     is_inferred: bool = False
+    owner: str = ""
 
 
 class RankDescription(msgspec.Struct, frozen=True, array_like=True, tag="description"):
@@ -67,7 +69,7 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     rank's backward passes computed, before any exchange. ``used``, ``local`` and ``last`` are
     projections: products with fixed vectors of +1 and -1, the same on all ranks. They are linear,
     so the projection of a mean is the mean of the projections. ``last``: of the last backward
-    pass alone.
+    pass alone. ``reductions``: how many reducing collectives it was in; None: unknown.
     """
 
     name: str
@@ -78,30 +80,37 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     last: tuple[float, ...] = ()
     is_finite: bool = True
     is_local_finite: bool = True
+    reductions: int | None = None
 
 
 class ClipReport(msgspec.Struct, frozen=True, array_like=True):
-    """A call that clipped gradients: where, the norm that it found, and the limit."""
+    """A call that clipped gradients: where, the norm that it used, and the limit. In sampled steps
+    also ``squares``, the sum of the squares of this rank's gradients by the group that shards them
+    (empty name: none), and ``factor``, by which the call has multiplied them; a factor of 0: these
+    are not known."""
 
     source: str
     norm: float
     limit: float
+    squares: dict[str, float] = {}
+    factor: float = 0.0
 
 
 class RankOp(msgspec.Struct, frozen=True, array_like=True):
     """An op that the gradients of a step go through, as the graph of the loss has it; ``parameter``
-    that it uses, if any."""
+    that it uses, if any. From a dump: an op of the backward pass, with its line."""
 
     op: str
     shape: tuple[int, ...] = ()
     dtype: str = ""
     parameter: str = ""
+    source: str = ""
 
 
 class RankActivation(msgspec.Struct, frozen=True, array_like=True):
     """The output of a module in one step: hashes of its values and of its gradient, 0 for unknown.
     ``is_declared``: the program says that all ranks of ``group`` have the same. Of dropout also the
-    hashes of its input and of the random state before it."""
+    hashes of its input and of the random state before it, and its line where it is a function."""
 
     name: str
     digest: int
@@ -110,18 +119,33 @@ class RankActivation(msgspec.Struct, frozen=True, array_like=True):
     is_declared: bool = False
     input_digest: int = 0
     random_digest: int = 0
+    source: str = ""
+
+
+class GradientBucket(msgspec.Struct, frozen=True, array_like=True):
+    """What a collective of DistributedDataParallel exchanges: the number of the bucket, the names
+    of its first parameters, and how many it has."""
+
+    number: int
+    names: tuple[str, ...]
+    size: int
 
 
 class OriginOnRank(msgspec.Struct, frozen=True, array_like=True):
     """Where NaN or Inf of a step come from on one rank, as executing the step again has shown. An
     empty ``op``: what this rank computed is finite, so that the exchange brought them: the
-    collective ``sequence`` of ``group`` (-1: unknown), called ``collective``."""
+    collective ``sequence`` of ``group`` (-1: unknown), called ``collective``, with ``bucket``.
+    ``order``: of the test that has found them, where calls of modules were screened; -1: not so.
+    ``is_backward``: such a test was one of a backward pass."""
 
     op: str = ""
     source: str = ""
     group: str = ""
     sequence: int = -1
     collective: str = ""
+    order: int = -1
+    is_backward: bool = False
+    bucket: GradientBucket | None = None
 
 
 class ReportedLoss(msgspec.Struct, frozen=True, array_like=True):
@@ -145,6 +169,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     the loss before backward. ``source``: the line of the optimizer's step. ``ops`` and
     ``activations``: of sampled steps, in their order; activations only in tensor parallelism.
     ``origin``: in a step with NaN or Inf. ``reported``: the loss that the program reduced.
+    ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same.
 
     ``step`` is -1 for the state before the first step.
     """
@@ -169,6 +194,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     activations: tuple[RankActivation, ...] = ()
     origin: OriginOnRank | None = None
     reported: ReportedLoss | None = None
+    ops_step: int = -1
 
 
 class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
@@ -184,7 +210,7 @@ class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
 
 class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collective"):
     """One collective that a rank begins. ``sequence`` counts those of the group on this rank.
-    ``peer``: the root; -1 for none."""
+    ``peer``: the root; -1 for none. ``bucket``: of DistributedDataParallel."""
 
     rank: int
     group: str
@@ -197,6 +223,7 @@ class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collec
     source: str
     step: int
     by: CollectiveSource = "calls"
+    bucket: GradientBucket | None = None
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result"):

@@ -1,7 +1,8 @@
 """Report pages: data in, one self-contained HTML file out.
 
 `page` puts the data of a report into a page together with one script and one stylesheet, so that
-the file needs neither a network nor another file. The script draws the data: charts by uPlot,
+the file needs neither a network nor another file. `links.write_report` writes it, with links to the
+other reports of its directory. The script draws the data: charts by uPlot,
 tables that sort and filter, in light and dark. There is one kind of page for each report:
 
 ======================  ======================================  ==========================
@@ -23,7 +24,7 @@ import html
 from importlib.resources import files
 from typing import Any, Literal
 
-import msgspec
+from sonde.report.links import LINKS, MARK, encoded
 
 Kind = Literal["profile", "study", "comparison", "losses", "diagnosis"]
 
@@ -32,7 +33,9 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+{mark}
 <title>{title}</title>
+{links}
 <style>{style}</style></head><body>
 <div id="report"><noscript>This page is drawn by its script: allow JavaScript.</noscript></div>
 <script type="application/json" id="data" data-page="{kind}">{data}</script>
@@ -46,12 +49,12 @@ def page(kind: Kind, title: str, data: Any) -> str:
     ``data`` is anything that msgspec encodes as JSON; a number that is not finite becomes null.
     """
     static = files("sonde.report") / "static"
-    # Inside a script element only "<" can begin an end tag or a comment.
-    encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")
     return _PAGE.format(
+        mark=MARK.format(kind=kind),
         kind=kind,
         title=html.escape(title),
-        data=encoded,
+        links=LINKS.format(links="[]"),
+        data=encoded(data),
         style=(static / "report.css").read_text("utf-8"),
         script=(static / "report.js").read_text("utf-8"),
     )

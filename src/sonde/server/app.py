@@ -25,8 +25,10 @@ from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
 from sonde.server.routes import findings as finding_routes
 from sonde.server.routes import graphs as graph_routes
+from sonde.server.routes import health as health_routes
 from sonde.server.routes import ranks as rank_routes
 from sonde.server.routes import runs as run_routes
+from sonde.server.routes import summaries as summary_routes
 from sonde.server.routes import tensors as tensor_routes
 from sonde.server.routes import watchpoints as condition_routes
 from sonde.server.run import NpyFile
@@ -43,6 +45,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *tensor_routes.endpoints,
     *rank_routes.endpoints,
     *comparison_routes.endpoints,
+    *health_routes.endpoints,
+    *summary_routes.endpoints,
 )
 _log = logging.getLogger("sonde.server")
 _STATUS: Final = {

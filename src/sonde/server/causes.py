@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from sonde.core.graph import GRADIENTS, OPTIMIZER
 from sonde.watch.hit_text import is_collective
 from sonde.wire.api import CauseList, CausePhase, CauseView, HitPhase
-from sonde.wire.shapes import Hit
+from sonde.wire.shapes import HeadlineText, Hit
 
 PHASES: Final[tuple[HitPhase, ...]] = ("forward", "backward", "optimizer", "weights")
 MOST_CAUSES: Final = 500
@@ -35,6 +38,7 @@ def key_of(hit: Hit) -> CauseKey:
 @dataclass(slots=True)
 class _Group:
     first: Hit
+    told: HeadlineText | None = None
     hits: int = 0
     ops: dict[HitPhase, set[str]] = field(default_factory=dict)
     counts: dict[HitPhase, int] = field(default_factory=dict)
@@ -46,6 +50,17 @@ class _Group:
         self.hits += hit.count
         if _rank_of(hit) < _rank_of(self.first):
             self.first = hit
+        if self.told is None and hit.headline is not None and hit.headline.source is not None:
+            self.told = hit.headline
+
+    @property
+    def producer(self) -> Hit:
+        """The first hit. The line that first uses a constant is not known when the constant is
+        checked: then the sentence of a later hit, which names it, is used."""
+        own = self.first.headline
+        if self.told is None or not self.first.origin or (own is not None and own.source):
+            return self.first
+        return msgspec.structs.replace(self.first, headline=self.told)
 
 
 def _rank_of(hit: Hit) -> tuple[bool, int, int, int]:
@@ -71,11 +86,12 @@ class CauseTable:
 
     def __init__(self) -> None:
         self._groups: dict[CauseKey, _Group] = {}
-        self._undecided: dict[int, int] = {}
+        self._undecided: Counter[int] = Counter()
+        self._harmless: Counter[int] = Counter()
 
     def add(self, hit: Hit) -> None:
         if hit.verdict != "hit":
-            self._undecided[hit.rank] = self._undecided.get(hit.rank, 0) + 1
+            (self._harmless if hit.is_harmless else self._undecided)[hit.rank] += 1
             return
         group = self._groups.setdefault(key_of(hit), _Group(hit))
         group.add(hit)
@@ -84,9 +100,12 @@ class CauseTable:
         """The causes of one rank, or of all: those of NaN and Inf first, the earliest first."""
         chosen = [(key, group) for key, group in self._groups.items() if rank in (None, key[0])]
         chosen.sort(key=lambda each: _place(each[1].first))
-        undecided = sum(n for each, n in self._undecided.items() if rank in (None, each))
         views = tuple(_view(key, group) for key, group in chosen[:MOST_CAUSES])
-        return CauseList(len(chosen), views, undecided)
+        undecided, harmless = (
+            counts.total() if rank is None else counts[rank]
+            for counts in (self._undecided, self._harmless)
+        )
+        return CauseList(len(chosen), views, undecided, harmless)
 
     def first(self, rank: int | None = None) -> CauseView | None:
         """The first cause: of NaN and Inf, if there is one."""
@@ -108,7 +127,7 @@ def _view(key: CauseKey, group: _Group) -> CauseView:
         origin=key[1],
         watchpoint=group.first.watchpoint,
         condition=group.first.condition,
-        first=group.first,
+        first=group.producer,
         hits=group.hits,
         others=len(ops - {key[1]}) if key[1] else len(ops) - 1,
         phases=_phases(group),

@@ -46,7 +46,7 @@ def cause_headline(cause: CauseView, *, is_one_of_several: bool = False) -> RunH
         op=cause.origin or hit.op,
         io="output" if cause.origin else hit.io,
         slot=0 if cause.origin and hit.op != cause.origin else hit.slot,
-        source=hit.source if hit.op == cause.origin or not cause.origin else None,
+        source=told.source or (hit.source if cause.origin in ("", hit.op) else None),
         others=cause.others,
     )
 
@@ -60,10 +60,12 @@ def live_headline(
     causes: CauseTable,
     losses: Mapping[int, Sequence[LossPoint]],
     diagnosis: DiagnosisView | None = None,
+    lost: Sequence[int] = (),
 ) -> RunHeadline | None:
     """The headline of a training: a failure, the hit at which it is paused, a broken loss, the op
     that made NaN or Inf, an established finding, another cause of hits, or a process that is gone,
-    in this order."""
+    in this order. ``lost``: the ranks that are gone, the first to go first: a launcher ends the
+    others after it."""
     several = len(ranks) > 1
     for rank in ranks:
         if has_failed(rank):
@@ -84,10 +86,8 @@ def live_headline(
         return cause_headline(cause, is_one_of_several=several)
     if finding is not None:
         return finding
-    for rank in ranks:
-        if rank.state == "lost":
-            return _lost_headline(rank, several)
-    return None
+    by_number = {rank.rank: rank for rank in ranks}
+    return _lost_headline([by_number[each] for each in lost], several) if lost else None
 
 
 def has_failed(rank: RankView) -> bool:
@@ -136,7 +136,8 @@ def _place(source: SourceLine | None) -> str:
 def _stop_headline(rank: RankView, hit: HitRef, causes: CauseTable, several: bool) -> RunHeadline:
     listed = causes.list(rank.rank).causes
     for cause in listed:
-        if hit.headline is not None and cause.first.headline == hit.headline:
+        is_same = hit.headline is not None and cause.first.headline == hit.headline
+        if is_same or (hit.origin is not None and cause.origin == hit.origin):
             return cause_headline(cause, is_one_of_several=several)
     prefix = f"rank {rank.rank}: " if several else ""
     told = hit.headline or HeadlineText(
@@ -144,14 +145,15 @@ def _stop_headline(rank: RankView, hit: HitRef, causes: CauseTable, several: boo
     )
     return RunHeadline(
         kind="hit",
-        severity="warning",
+        severity="warning" if hit.origin is None else "error",
         title=f"{prefix}{told.title}",
         text=f"{prefix}{told.text}",
         rank=rank.rank,
         step=hit.step,
-        op=hit.op,
+        op=hit.origin or hit.op,
         io=hit.io,
         slot=hit.slot,
+        source=told.source,
     )
 
 
@@ -210,18 +212,28 @@ def _replaced(found: RunHeadline, **changes: str) -> RunHeadline:
     return RunHeadline(**(fields | changes))
 
 
-def _lost_headline(rank: RankView, several: bool) -> RunHeadline:
+def _lost_headline(lost: Sequence[RankView], several: bool) -> RunHeadline:
+    """``lost``: the first to go first."""
+    rank, *others = lost
     who = f"rank {rank.rank}: " if several else ""
     title = f"{who}the training process is gone"
     return RunHeadline(
         kind="lost",
         severity="warning",
         title=title,
-        text=f"{title}, last seen in step {rank.step}. Its graphs, hits and losses are still "
-        "shown; its tensors cannot be fetched.",
+        text=f"{title}, last seen in step {rank.step}.{_later_text(others)} Its graphs, hits and "
+        "losses are still shown; its tensors cannot be fetched.",
         rank=rank.rank,
         step=rank.step,
     )
+
+
+def _later_text(others: Sequence[RankView]) -> str:
+    if not others:
+        return ""
+    if len(others) == 1:
+        return f" Rank {others[0].rank} went after it."
+    return f" {len(others)} other ranks went after it."
 
 
 def verdict_headline(
@@ -248,7 +260,7 @@ def divergence_headline(comparison: RunComparison) -> RunHeadline | None:
     if told is None or found is None:
         return None
     pair = found.pair
-    source = pair.source_a or pair.source_b
+    source = pair.source or pair.source_b
     return RunHeadline(
         kind="divergence",
         severity="error",

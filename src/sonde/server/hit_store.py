@@ -34,6 +34,7 @@ class HitFilter:
     origin: str | None = None
     condition: str | None = None
     phase: HitPhase | None = None
+    is_harmless: bool | None = None
 
     def takes(self, hit: Hit) -> bool:
         return (
@@ -46,6 +47,7 @@ class HitFilter:
             and self.origin in (None, hit.origin or "")
             and self.condition in (None, hit.condition)
             and (self.phase is None or self.phase == phase_of(hit.op))
+            and self.is_harmless in (None, hit.is_harmless)
         )
 
 

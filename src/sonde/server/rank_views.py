@@ -20,14 +20,14 @@ from sonde.wire.shapes import TensorName
 _OTHER_CHECKS: Final = (
     ("collectives-differ", ("collectives-differ",)),
     ("collective-result-wrong", ("collective-result-wrong",)),
-    ("set-epoch-missing", ("set-epoch-missing",)),
+    ("sampler-same-order", ("sampler-same-order",)),
     ("first-non-finite", ("first-non-finite",)),
     ("rank-stopped", ("rank-stopped",)),
     ("no-progress", ("no-progress",)),
 )
 _MOST_PLACEMENTS: Final = 5000
 _UNDATED: Final = frozenset(
-    {"environment-differs", "no-progress", "rank-stopped", "set-epoch-missing"}
+    {"environment-differs", "no-progress", "rank-stopped", "sampler-same-order"}
 )
 
 
@@ -39,7 +39,7 @@ def ranks_view(job: RankJob, *, is_compared: bool) -> wire.RanksView:
         own = tuple(view for each, view in found if each.rule in kinds)
         rows.append(wire.RankCheckRow(name, kinds, own))
     steps = [
-        -1 if each.rule.endswith("-at-start") else each.step
+        -1 if each.rule == "ranks-differ-at-init" else each.step
         for each in job.findings
         if each.step is not None and each.rule not in _UNDATED
     ]

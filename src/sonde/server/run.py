@@ -10,20 +10,20 @@ from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues
+from sonde.server.health.source import TrendSource
 from sonde.server.hit_store import HitStore
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import (
     ControlRequest,
     KeepRequest,
     LossCurve,
-    Preview,
     RecordRequest,
     RunView,
     StatisticCurve,
-    WatchpointDraft,
 )
 from sonde.wire.questions import AnyAnswer, AskCompare, AskHeat, AskOp, AskSummary, AskTable
 from sonde.wire.shapes import BoxStatistic, DiagnosisView, TensorName
+from sonde.wire.watchpoints import Preview, WatchpointDraft
 
 Question = AskSummary | AskTable | AskHeat | AskCompare | AskOp
 
@@ -96,6 +96,10 @@ class Run(Protocol):
         ...
 
     async def loss(self, rank: int | None, after: int) -> LossCurve: ...
+
+    async def trends(self, rank: int | None) -> TrendSource:
+        """The signals and statistics of layers over the steps of a rank."""
+        ...
 
     def need_watchable(self) -> None:
         """UsageError if watchpoints cannot be evaluated any more."""

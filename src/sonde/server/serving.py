@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
@@ -21,12 +22,15 @@ from sonde.core.errors import UsageError
 from sonde.debugger.launch.server_process import DEFAULT_PAGE_PORT, END_WHEN_UNUSED
 from sonde.debugger.launch.server_registry import ServerState, announce_server
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
+from sonde.profile.document import Profile
 from sonde.server.app import build_app
+from sonde.server.health.summaries import LogDirectories
 from sonde.server.http.auth import TokenCheck, checked_token, new_token
 from sonde.server.http.endpoint import Context
 from sonde.server.http.events import EventBroker
 from sonde.server.http.idle_connections import IdleConnections, IdleLimitedHttp
 from sonde.server.http.security import Guard
+from sonde.server.live.findings_output import FindingsOutput
 from sonde.server.live.hub import BACKLOG, Hub
 from sonde.server.run import Run, Runs
 from sonde.wire.tls import ServerCertificate
@@ -41,7 +45,9 @@ class ServerOptions:
     """``port`` and ``rank_port`` 0: any free port; ``rank_port`` None: ranks cannot connect.
 
     ``token`` empty: a generated one. A token that can be guessed is a UsageError. ``certificate``
-    None: without TLS.
+    None: without TLS. ``output``: what takes the findings about the ranks of a job. ``profile``:
+    what `sonde profile` measured, for the time of ops. ``in_frame``: pages of this machine, such as
+    a notebook, may show the page in a frame. ``logs``: directories with event files.
     """
 
     host: str = DEFAULT_HOST
@@ -50,6 +56,10 @@ class ServerOptions:
     token: str = ""
     paused: bool = True
     certificate: ServerCertificate | None = None
+    output: FindingsOutput | None = None
+    profile: Profile | None = None
+    in_frame: bool = False
+    logs: tuple[Path, ...] = ()
 
 
 def serve(
@@ -82,17 +92,23 @@ async def _serve(
         runs.add(run)
     port: int = sock.getsockname()[1]
     token_check = TokenCheck(token)
-    hub = Hub(runs, broker, token_check=token_check, paused=options.paused)
+    hub = Hub(runs, broker, token_check=token_check, paused=options.paused, output=options.output)
     rank_port = None
     if options.rank_port is not None:
         bound = _bound(options.host, options.rank_port, "--debugger-port")
         rank_port = await hub.start(bound, options.certificate)
     fingerprint = "" if options.certificate is None else options.certificate.fingerprint()
     state = ServerState.of(options.host, port, rank_port, token, fingerprint)
-    context = Context(runs, broker, rank_port, fingerprint)
-    has_tls = options.certificate is not None
+    context = Context(
+        runs, broker, rank_port, fingerprint, options.profile, LogDirectories(options.logs)
+    )
     app = Guard(
-        build_app(context), host=options.host, port=port, token_check=token_check, has_tls=has_tls
+        build_app(context),
+        host=options.host,
+        port=port,
+        token_check=token_check,
+        has_tls=options.certificate is not None,
+        in_frame=options.in_frame,
     )
     server = _Server(http_config(app, certificate=options.certificate), hub, partial(ready, state))
     with announce_server(state):

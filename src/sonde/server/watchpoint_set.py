@@ -9,9 +9,9 @@ from msgspec import structs
 
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import check_contents, numbered
-from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.rank import encoder
 from sonde.wire.shapes import WatchpointSpec
+from sonde.wire.watchpoints import WatchpointDraft, WatchpointFile
 
 MOST_WATCHPOINTS: Final = 500
 MOST_CONDITIONS: Final = 20

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from sonde.core.callback import Callback, RunArguments, RunContext
+from sonde.dump.lineage import LINEAGE
 from sonde.summary.errors import SummaryError
 from sonde.summary.index import SummaryIndex, read_index
 from sonde.summary.options import collected, directory, lineage_data, positive, positive_or_none
@@ -97,6 +98,7 @@ class SummaryCollector(Callback):
         self._graph_due = self._wants.collect_graph
         self._failed.clear()
         self._open(resumed=self._step > 0)
+        LINEAGE.note("summaries", str(self._directory.absolute()))
         self._collect("lineage", lambda contents: contents.lineage_at_begin(arguments))
         self._collect("the dataset graph", lambda contents: contents.dataset_graph(arguments))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
-PATH_ATTRIBUTES = ("root", "path", "data_dir", "dataset_dir", "filename")
+from sonde.dump.lineage import dataset_path
+
 MOST_LEVELS = 8
 
 
@@ -16,6 +19,8 @@ def train_lineage(arguments: Mapping[str, Any]) -> dict[str, Any]:
     network, optimizer = arguments.get("train_network"), arguments.get("optimizer")
     dataset = arguments.get("train_dataset")
     found = {
+        "script": sys.argv[0] if sys.argv else None,
+        "arguments": shlex.join(sys.argv[1:]) or None,
         "train_network": _name(network),
         "loss_function": _name(arguments.get("loss_fn")),
         "optimizer": _name(optimizer),
@@ -51,7 +56,7 @@ def dataset_graph(dataset: Any, level: int = 0) -> dict[str, Any]:
         value = getattr(dataset, name, None)
         if value is not None:
             found[name] = _name(value)
-    found.update({"size": _length(dataset), "path": _path(dataset)})
+    found.update({"size": _length(dataset), "path": dataset_path(dataset)})
     inner = [getattr(dataset, name, None) for name in ("dataset", "datasets", "datapipe")]
     children = [
         child
@@ -87,7 +92,7 @@ def _dataset_facts(name: str, dataset: Any) -> dict[str, Any]:
     inner = getattr(dataset, "dataset", dataset)
     return {
         name: _name(inner),
-        f"{name}_path": _path(inner),
+        f"{name}_path": dataset_path(inner),
         f"{name}_size": _length(inner),
         "batch_size": getattr(dataset, "batch_size", None),
     }
@@ -99,14 +104,6 @@ def _size(network: Any) -> int | None:
         return None
     tensors = {id(one): one for one in (*network.parameters(), *network.buffers())}
     return sum(one.numel() * one.element_size() for one in tensors.values())
-
-
-def _path(dataset: Any) -> str | None:
-    for name in PATH_ATTRIBUTES:
-        value = getattr(dataset, name, None)
-        if isinstance(value, str) or hasattr(value, "__fspath__"):
-            return str(value)
-    return None
 
 
 def _length(dataset: Any) -> int | None:

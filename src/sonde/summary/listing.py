@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sonde.core.files.event_records import event_files
 from sonde.summary.errors import SummaryError
 from sonde.summary.index import INDEX_FILE, ScalarTag, SummaryIndex, Tag, read_index
-
-EVENT_MARK = "tfevents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,7 @@ def read_summary(path: str | os.PathLike[str]) -> SummaryListing:
 
 
 def _event_files(directory: Path) -> tuple[EventFile, ...]:
-    return tuple(
-        EventFile(file.name, file.stat().st_size)
-        for file in sorted(directory.iterdir())
-        if EVENT_MARK in file.name and file.is_file()
-    )
+    return tuple(EventFile(file.name, file.stat().st_size) for file in event_files(directory))
 
 
 def _from_events(directory: Path) -> SummaryIndex:

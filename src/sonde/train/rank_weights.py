@@ -94,7 +94,7 @@ def _difference(name: str, digests: list[Digest | None]) -> Finding | None:
         message = f"{name}: {_listed(others)} {what} than rank {first}"
     evidence = {"ranks": tuple(absent or others), "reference": first}
     return Finding(
-        "rank-weights", "error", message, status="established", advice=_ADVICE, evidence=evidence
+        "replicas-differ", "error", message, status="established", advice=_ADVICE, evidence=evidence
     )
 
 

@@ -12,6 +12,7 @@ from sonde.watch.op_types import LOSS_READERS, ORDERING, SCALER_CHECK
 Place = tuple[str, int]
 """An op and the slot of one of its outputs."""
 _WITHOUT_INFINITY = ("bool", "int", "uint")
+_INVERTING = ("reciprocal", "_to_copy")
 
 
 class StepNode(Protocol):
@@ -51,6 +52,23 @@ def reads_loss(node: StepNode) -> bool:
     return node.type in LOSS_READERS and not any(
         (each.producer or "").startswith(GRADIENTS) for each in node.inputs
     )
+
+
+def find_scales(nodes: Iterable[StepNode]) -> set[tuple[str | None, int]]:
+    """The outputs that are the scale of a loss scaler: its check multiplies gradients by the
+    reciprocal. A loss that only this factor makes infinite is finite."""
+    by_name = {node.name: node for node in nodes}
+    found: set[tuple[str | None, int]] = set()
+    for check in by_name.values():
+        if check.type != SCALER_CHECK or not check.inputs:
+            continue
+        edge, is_inverse = check.inputs[-1], False
+        while (op := by_name.get(edge.producer)) is not None and op.type in _INVERTING:
+            is_inverse |= op.type == "reciprocal"
+            edge = op.inputs[0]
+        if is_inverse and edge.producer is not None:
+            found.add((edge.producer, edge.slot))
+    return found
 
 
 def find_used(nodes: Iterable[StepNode]) -> set[tuple[str | None, int]]:

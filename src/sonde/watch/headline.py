@@ -24,10 +24,12 @@ _LEAVES: Final = {"Parameter": "weight", "Input": "input", "Constant": "constant
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """``title`` says what, in a few words; ``text`` is the whole sentence and begins with it."""
+    """``title`` says what, in a few words; ``text`` is the whole sentence and begins with it;
+    ``source`` is the line that it names."""
 
     title: str
     text: str
+    source: Source | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -71,8 +73,9 @@ def _headline(title: str, origin: Origin, why: str = "") -> Headline:
     used = "" if origin.kind == "op" else " first used"
     argument = f", {origin.argument}" if origin.argument is not None else ""
     place = place_text(origin.source)
-    where = f"{used if place else ''}{place} ({origin.op}{argument})"
-    return Headline(title, f"{title} in {step_text(origin.step)}, {origin.phase},{where}{why}.")
+    where = f"{f',{used}{place}' if place else ''} ({origin.op}{argument})"
+    text = f"{title} in {step_text(origin.step)}, {origin.phase}{where}{why}."
+    return Headline(title, text, origin.source)
 
 
 def _turned_headline(origin: Origin, turned: MadeValues) -> Headline:
@@ -84,6 +87,7 @@ def _turned_headline(origin: Origin, turned: MadeValues) -> Headline:
         f"{title} in {step_text(origin.step)}, {origin.phase},{place_text(turned.source)} "
         f"({turned.op}){_why(turned)}. The Inf come from {_plain(origin.type)}"
         f"{place_text(origin.source)} ({origin.op}{argument}).",
+        turned.source,
     )
 
 
@@ -114,7 +118,7 @@ def threshold_headline(
     rest = f" in {step_text(where.step)}{',' if place else ''}{place}"
     rest += f" ({where.op})" if "/" in where.op else ""
     what = "" if name in ("", condition) else f" ({condition})"
-    return Headline(title, f"{title}{rest}{': ' if found else ''}{found}{what}.")
+    return Headline(title, f"{title}{rest}{': ' if found else ''}{found}{what}.", source)
 
 
 _RELATIONS: Final = {"_gt": "above", "_lt": "below", "_ge": "at least", "_le": "at most"}

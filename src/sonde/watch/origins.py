@@ -15,7 +15,7 @@ from sonde.core.observation import Observation, ObservedTensor
 from sonde.core.weak_table import WeakTable
 from sonde.watch.explanations.made_values import MadeValues, made_values
 from sonde.watch.explanations.op_facts import OpFacts
-from sonde.watch.faults import StepNode, find_fault, find_results
+from sonde.watch.faults import StepNode, find_fault, find_results, find_scales
 from sonde.watch.op_types import (
     FILLING,
     SCALER_CHECK,
@@ -116,6 +116,10 @@ class OriginTracker:
         self.first_uses: dict[str, Source | None] = {}
         # The inputs of unexpected origins of the forward pass.
         self._read: dict[tuple[str | None, int], Origin] = {}
+        # The factors of products in the forward pass that are origins.
+        self._factors: dict[Origin, set[tuple[str | None, int]]] = {}
+        # Such products that are the loss, until it is known whether a loss scaler made them.
+        self._scaled: list[Origin] = []
         # Origins whose values were combined with those of another, which represents both since.
         self._joined: list[tuple[Origin, Origin]] = []
 
@@ -145,7 +149,10 @@ class OriginTracker:
             origin.turned = made_values(call.node, self._facts(call))
         if fault in ("update", "loss"):
             for each in given.values():
-                each.is_fault = True
+                if fault == "loss" and each in self._factors:
+                    self._scaled.append(each)
+                else:
+                    each.is_fault = True
         self._remember(call, origin, given, bad_outputs)
         self._note_uses(call)
         if call.node.kind != "op":
@@ -230,6 +237,8 @@ class OriginTracker:
                     for each in node.inputs
                     if each.producer is not None
                 )
+                if node.type == "mul":
+                    self._factors[made] = {(each.producer, each.slot) for each in node.inputs}
             return made, True
         for view in bad_outputs:
             earlier = self.origin_in(view.memory)
@@ -318,6 +327,10 @@ class OriginTracker:
         )
         if all(each.is_fault for each in origins):
             return tuple(origins)
+        nodes = tuple(nodes)
+        scales = find_scales(nodes) if self._scaled else set()
+        for origin in self._scaled:
+            origin.is_fault |= not self._factors[origin] & scales
         is_result = find_results(nodes)
         for place, origin in self._by_op.items():
             if origin.step == self._step and place[0] in self._traced and is_result(place):

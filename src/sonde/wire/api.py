@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+from sonde.wire.graphs import GraphInfo
 from sonde.wire.numbers import Integer, Number
 from sonde.wire.rank import Command
 from sonde.wire.shapes import (
-    Category,
-    ConditionSpec,
     DiagnosisView,
-    GraphBasis,
     Hit,
     HitRef,
     Io,
     KeptOp,
     LossPoint,
     Metadata,
-    Node,
-    NodeKind,
     PauseReason,
-    Phase,
     Plain,
     SourceLine,
     State,
@@ -32,33 +27,11 @@ from sonde.wire.shapes import (
     TracebackFrame,
     WatchpointSpec,
 )
+from sonde.wire.watchpoints import WatchpointWarning
 
 RunKind = Literal["live", "dump"]
-StepPart = Literal[
-    "network", "data", "loss", "gradients", "backward", "recomputed", "optimizer", "other", ""
-]
 HeadlineKind = Literal["hit", "loss", "crash", "overflow", "divergence", "finding", "lost"]
 HitPhase = Literal["forward", "backward", "optimizer", "weights"]
-
-
-class GraphInfo(Plain, frozen=True):
-    """``optimizer``: the one whose step ran the graph last; empty if unknown. ``basis``: where the
-    nodes are known from, see ``rank.GraphPart``. ``nodes`` 0: not known yet. ``steps``: the first
-    and last of consecutive steps that ran it, the newest ones if there are many. ``like``: for a
-    graph that is still growing, the whole graph that has nearly all of its ops. ``here``: the place
-    of the rank's current op in it. ``difference``: what it has that the usual graph has not, or the
-    other way round; empty for the usual graph, and if it is not known."""
-
-    id: Integer
-    name: str
-    nodes: Integer
-    whole: bool
-    optimizer: str = ""
-    basis: GraphBasis = "run"
-    steps: tuple[tuple[Integer, Integer], ...] = ()
-    like: Integer | None = None
-    here: Integer | None = None
-    difference: str = ""
 
 
 class RankView(Plain, frozen=True):
@@ -139,19 +112,13 @@ class RecheckView(Plain, frozen=True):
     seconds_left: float | None = None
 
 
-class WatchpointWarning(Plain, frozen=True):
-    """Text to show about watchpoint ``id``: its patterns match nothing in the ops seen so far."""
-
-    id: Integer
-    text: str
-
-
 class RunView(Plain, frozen=True):
     """``revision`` grows with every change of the other fields; ``controls`` are the commands that
     are possible (for a dump only those of ``recheck``). ``peer``: the second dump of a view.
     ``unobserved``: what was not observed of the run, so that no hits there mean nothing.
     ``warnings``: about watchpoints whose patterns match nothing. ``headline``: what is wrong, if
-    anything is. ``diagnosis``: None if the training was not diagnosed."""
+    anything is. ``diagnosis``: None if the training was not diagnosed. ``opens_with_health``: its
+    first screen is its health: it has several steps of which signals are known, and no pause."""
 
     id: str
     kind: RunKind
@@ -167,6 +134,7 @@ class RunView(Plain, frozen=True):
     warnings: tuple[WatchpointWarning, ...] = ()
     headline: RunHeadline | None = None
     diagnosis: DiagnosisView | None = None
+    opens_with_health: bool = False
 
 
 class RunList(Plain, frozen=True):
@@ -189,129 +157,6 @@ class ControlRequest(Plain, frozen=True):
     wait_seconds: float = 0.0
 
 
-class LevelNode(Plain, frozen=True):
-    """One box of an expanded scope: an op, a leaf, a scope (with ``ops`` ops inside), or a group of
-    ``stands_for`` similar ones drawn as one box (``members``: the paths of the first of them).
-
-    ``path`` identifies the box: an op's full name, a scope that ends with ``/``, or for a group its
-    scope, ``*`` and a word, which is the parameter ``group`` of the next request.
-
-    ``part``: the part of the training step that a box of the outermost level stands for; empty in
-    other levels. ``is_function``: a scope that only the page has, of consecutive ops outside of all
-    modules; ``members`` are those ops. ``findings``: the kinds of the findings of the diagnosis
-    that name the box, or something inside it.
-    """
-
-    path: str
-    label: str
-    what: Literal["op", "scope", "group", "outside"]
-    type: str
-    kind: NodeKind
-    phase: Phase
-    ops: Integer
-    stands_for: Integer
-    members: tuple[str, ...]
-    hits: Integer
-    has_origin: bool
-    first_order: Integer
-    last_order: Integer
-    part: StepPart = ""
-    is_function: bool = False
-    findings: tuple[str, ...] = ()
-
-
-class LevelEdge(Plain, frozen=True):
-    """Data from one box to another: how many tensors, and the type if all have the same."""
-
-    source: str
-    target: str
-    tensors: Integer
-    label: str
-
-
-class Level(Plain, frozen=True):
-    """What is directly inside ``scope`` (empty: the whole graph), or the members of its group
-    ``group``, in execution order. Boxes outside that exchange data with it are
-    included with ``what == "outside"``. ``hidden``: boxes left out because there are too many."""
-
-    graph: Integer
-    scope: str
-    group: str
-    nodes: tuple[LevelNode, ...]
-    edges: tuple[LevelEdge, ...]
-    hidden: Integer = 0
-
-
-class Opening(Plain, frozen=True):
-    """The scopes of a graph that may be open at first: those of one depth together, outer ones
-    before inner ones. The page opens as many depths as fit."""
-
-    graph: Integer
-    depths: tuple[tuple[str, ...], ...]
-
-
-class ScopeParameter(Plain, frozen=True):
-    """A parameter or buffer that ops of a scope read; ``elements``: how many numbers it has."""
-
-    name: str
-    type: TensorType
-    elements: Integer
-    is_weight: bool
-
-
-class ScopeTensor(Plain, frozen=True):
-    """A tensor that enters or leaves a scope: output ``slot`` of ``producer``."""
-
-    producer: str
-    slot: Integer
-    type: TensorType
-
-
-class ScopeView(Plain, frozen=True):
-    """Everything about one scope. ``cls``: its class, empty if it is not a module. ``elements``: of
-    all parameters together. ``inputs`` and ``outputs``: tensors exchanged with ops of the same
-    phase. ``defined``: the line at which the class begins, if it is the user's own; ``called``: the
-    line that called the module. ``op_names``: the ops of a scope that only the page has
-    (``is_function``)."""
-
-    path: str
-    graph: Integer
-    label: str
-    cls: str
-    phase: Phase
-    part: StepPart
-    is_function: bool
-    ops: Integer
-    first_order: Integer
-    op_names: tuple[str, ...]
-    parameters: tuple[ScopeParameter, ...]
-    elements: Integer
-    inputs: tuple[ScopeTensor, ...]
-    outputs: tuple[ScopeTensor, ...]
-    hits: Integer
-    defined: SourceLine | None
-    called: SourceLine | None
-
-
-class BoxValue(Plain, frozen=True):
-    """The largest value of a statistic inside a box of the graph."""
-
-    path: str
-    value: Number
-
-
-class LevelValues(Plain, frozen=True):
-    """A statistic of each box of a level that has one. ``least`` and ``most``: of the finite values
-    in the whole graph; ``known``: how many ops have a value."""
-
-    statistic: str
-    step: Integer | None
-    boxes: tuple[BoxValue, ...]
-    least: Number
-    most: Number
-    known: Integer
-
-
 class FindingPlace(Plain, frozen=True):
     """Where a graph has what the finding ``kind`` names: ops and parameters by their full names,
     scopes with a ``/`` at the end; empty if the graph has none of it."""
@@ -329,93 +174,6 @@ class RulePage(Plain, frozen=True):
 
     kind: str
     text: str
-
-
-class FoundScope(Plain, frozen=True):
-    path: str
-    label: str
-    ops: Integer
-
-
-class ScopeList(Plain, frozen=True):
-    """The scopes that match; ``total`` counts all of them."""
-
-    total: Integer
-    scopes: tuple[FoundScope, ...]
-
-
-class ListedNode(Plain, frozen=True):
-    name: str
-    type: str
-    scope: str
-    phase: Phase
-    kind: NodeKind
-    order: Integer
-    categories: tuple[Category, ...]
-    hits: Integer
-    source: SourceLine | None
-
-
-class NodePage(Plain, frozen=True):
-    """A page of the ops that match; ``total`` counts all that match."""
-
-    total: Integer
-    offset: Integer
-    nodes: tuple[ListedNode, ...]
-
-
-class TreeEntry(Plain, frozen=True):
-    """One line of the scope tree: a scope (``path`` ends with ``/``) or a node."""
-
-    path: str
-    label: str
-    is_scope: bool
-    type: str
-    kind: NodeKind
-    ops: Integer
-    hits: Integer
-
-
-class TreePage(Plain, frozen=True):
-    scope: str
-    total: Integer
-    offset: Integer
-    entries: tuple[TreeEntry, ...]
-
-
-class SourceUse(Plain, frozen=True):
-    """A line of the user's code and how many ops it ran."""
-
-    file: str
-    line: Integer
-    code: str
-    ops: Integer
-
-
-class SourceList(Plain, frozen=True):
-    total: Integer
-    lines: tuple[SourceUse, ...]
-
-
-class CodeText(Plain, frozen=True):
-    """Lines of a source file that an op of the run names, from ``first`` on."""
-
-    file: str
-    first: Integer
-    lines: tuple[str, ...]
-
-
-class OpView(Plain, frozen=True):
-    """Everything about one node except its tensors; ``consumers`` by output slot. ``shown_in``: the
-    scope that contains it in the views "model" and "step", which do not draw it if
-    ``is_folded``."""
-
-    node: Node
-    graph: Integer
-    consumers: tuple[tuple[Integer, str], ...]
-    hits: tuple[Hit, ...]
-    shown_in: str = ""
-    is_folded: bool = False
 
 
 class HitPage(Plain, frozen=True):
@@ -453,11 +211,12 @@ class CauseView(Plain, frozen=True):
 
 class CauseList(Plain, frozen=True):
     """Causes of NaN and Inf first, the earliest first. ``undecided``: results that could not be
-    decided, which have no cause."""
+    decided, which have no cause; ``harmless``: tensors with NaN or Inf that are no fault."""
 
     total: Integer
     causes: tuple[CauseView, ...]
     undecided: Integer
+    harmless: Integer = 0
 
 
 class LossCurve(Plain, frozen=True):
@@ -483,90 +242,6 @@ class StatisticCurve(Plain, frozen=True):
     type: TensorType
     points: tuple[StatisticPoint, ...]
     is_recorded: bool = False
-
-
-class ParameterInfo(Plain, frozen=True):
-    """One parameter of a condition; ``check``: measured values are compared with it."""
-
-    name: str
-    check: bool
-    default: float | None
-    lowest: Number
-    highest: Number
-    description: str
-
-
-class ConditionInfo(Plain, frozen=True):
-    id: str
-    title: str
-    abbreviation: str
-    target: Category
-    formula: str
-    description: str
-    advice: str
-    parameters: tuple[ParameterInfo, ...]
-
-
-class PresetInfo(Plain, frozen=True):
-    """A set of watchpoints for one purpose. ``finds`` completes "watches for"; ``names`` are those
-    of its watchpoints; ``cost``: how many times longer a step takes, as a text."""
-
-    id: str
-    title: str
-    finds: str
-    names: tuple[str, ...]
-    cost: str
-
-
-class Catalogue(Plain, frozen=True):
-    """Every watch condition, the names that an expression may use, and the presets."""
-
-    conditions: tuple[ConditionInfo, ...]
-    expression_names: tuple[str, ...]
-    presets: tuple[PresetInfo, ...]
-
-
-class Preview(Plain, frozen=True):
-    """What a watchpoint would have hit in step ``step``: ``hits`` of the ``judged`` tensors that it
-    applies to, ``examples`` names some. ``undecided``: of how many others that cannot be told from
-    statistics alone; they are not in ``judged``. ``step`` None: nothing has been recorded yet."""
-
-    step: Integer | None
-    judged: Integer
-    hits: Integer
-    undecided: Integer
-    examples: tuple[str, ...] = ()
-
-
-class WatchpointDraft(Plain, frozen=True):
-    """A watchpoint without an id: a new one, or the new content of an existing one."""
-
-    name: str
-    conditions: tuple[ConditionSpec, ...]
-    ops: tuple[str, ...] = ()
-    join: Literal["any", "all"] = "any"
-    enabled: bool = True
-    break_after: Integer = 1
-    ranks: tuple[Integer, ...] = ()
-
-
-class WatchpointAnswer(WatchpointSpec, frozen=True):
-    """A watchpoint as it was set. ``warning``: text to show, such as that no op matches its
-    patterns; else empty."""
-
-    warning: str = ""
-
-
-class WatchpointList(Plain, frozen=True):
-    watchpoints: tuple[WatchpointSpec, ...]
-    warnings: tuple[WatchpointWarning, ...] = ()
-
-
-class WatchpointFile(Plain, frozen=True):
-    """A saved set of watchpoints."""
-
-    watchpoints: tuple[WatchpointDraft, ...]
-    version: Literal[1] = 1
 
 
 class KeepRequest(Plain, frozen=True):

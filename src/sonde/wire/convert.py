@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec, shown_source
@@ -53,6 +54,7 @@ def known_numbers(known: Mapping[str, float | int]) -> StatisticNumbers:
     return StatisticNumbers(**found | {name: to_wire(known[name]) for name in known})
 
 
+@lru_cache(maxsize=4096)
 def tensor_type(spec: TensorSpec) -> TensorType:
     return TensorType(spec.dtype, spec.shape)
 
@@ -63,7 +65,12 @@ def source_line(source: Source) -> SourceLine:
 
 def source_lines(sources: tuple[Source, ...]) -> tuple[SourceLine, ...]:
     """A stack, innermost first. The line to show has ``library`` if a library ran the op."""
-    shown = shown_source(sources)
+    return _lines_with(sources, shown_source(sources))
+
+
+@lru_cache(maxsize=4096)
+def _lines_with(sources: tuple[Source, ...], shown: Source | None) -> tuple[SourceLine, ...]:
+    """The ops of one line, of which a large network has thousands, share what is returned."""
     if shown is None or shown.library is None:
         return tuple(map(source_line, sources))
     at = sources.index(replace(shown, library=None))
@@ -130,11 +137,15 @@ def wire_hit(hit: WatchpointHit) -> Hit:
         values=tuple(copy_fields(each, ParameterValue) for each in hit.values),
         source=None if hit.source is None else source_line(hit.source),
         headline=headline_text(hit.headline),
+        is_harmless=hit.reason is not None and hit.reason.code == "not_a_fault",
     )
 
 
 def headline_text(headline: Headline | None) -> HeadlineText | None:
-    return None if headline is None else HeadlineText(headline.title, headline.text)
+    if headline is None:
+        return None
+    source = None if headline.source is None else source_line(headline.source)
+    return HeadlineText(headline.title, headline.text, source)
 
 
 def distance_numbers(found: Distances, *, max_ulp: float | None = None) -> DistanceNumbers:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from sonde.core.statistics import CellBy
 from sonde.wire.api import HitPhase
 from sonde.wire.comparison import PairSort, PairStatus, Side
 from sonde.wire.numbers import Integer, Natural
-from sonde.wire.questions import CellBy
 from sonde.wire.ranks import MergeKind
 from sonde.wire.shapes import (
     BoxStatistic,
@@ -175,6 +175,7 @@ class HitsQuery(PlaceQuery, frozen=True):
     step: Integer | None = None
     op: str | None = None
     verdict: Verdict | None = None
+    is_harmless: bool | None = None
     origin: str | None = None
     condition: str | None = None
     phase: HitPhase | None = None
@@ -205,6 +206,57 @@ class PreviewQuery(Plain, frozen=True):
 class LossQuery(Plain, frozen=True):
     rank: Integer | None = None
     after: Integer = -1
+
+
+class HealthQuery(Plain, frozen=True):
+    """``first`` and ``last``: the steps of the curves, None: all; ``points``: about how many of
+    each curve."""
+
+    rank: Integer | None = None
+    first: Integer | None = None
+    last: Integer | None = None
+    points: Integer = 2000
+
+
+class LayersQuery(Plain, frozen=True, kw_only=True):
+    """A part of the map: the steps ``first`` to ``last`` (None: all) and the layers ``top`` to
+    ``bottom``, excluded (None: all), in at most ``rows`` x ``columns`` cells. ``with_run``: another
+    run, whose cells are returned, too; ``with_rank`` of it."""
+
+    statistic: str
+    rank: Integer | None = None
+    first: Integer | None = None
+    last: Integer | None = None
+    top: Natural = 0
+    bottom: Natural | None = None
+    rows: Integer = 400
+    columns: Integer = 800
+    with_run: str | None = None
+    with_rank: Integer | None = None
+
+
+class CellQuery(Plain, frozen=True, kw_only=True):
+    """A layer, and the steps ``first`` to ``last`` (None: only the first)."""
+
+    statistic: str
+    layer: str
+    first: Integer
+    last: Integer | None = None
+    rank: Integer | None = None
+
+
+class TagQuery(Plain, frozen=True, kw_only=True):
+    """A tag of a log; ``points``: about how many of a curve, or the most steps of histograms."""
+
+    tag: str
+    points: Integer = 1500
+
+
+class PictureQuery(Plain, frozen=True, kw_only=True):
+    """``at``: the place among the pictures of the tag, None: the last."""
+
+    tag: str
+    at: Natural | None = None
 
 
 class RecheckQuery(Plain, frozen=True):

@@ -6,11 +6,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from sonde.core.statistics import CellBy
 from sonde.wire.numbers import Integer, Number
 from sonde.wire.shapes import Plain, SourceLine, StatisticNumbers, TensorName, TensorType
 
-CellBy = Literal["mean", "largest"]
-"""What a cell of a picture shows of its elements: their mean, or the one of largest magnitude."""
 MOST_CELLS: Final = 100_000
 MOST_COLUMNS: Final = 1_000
 

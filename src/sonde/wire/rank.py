@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from sonde.wire.numbers import Integer
+from sonde.wire.numbers import Integer, Natural
 from sonde.wire.shapes import (
     DiagnosisView,
     GraphBasis,
@@ -114,19 +114,20 @@ class ParameterNorms(Tagged, frozen=True, tag="parameter_norms"):
     """The L2 norms of the gradients and weights that the optimizer of step ``step`` used, and the
     ratios of the updates (the norm of the change by that of the weight): float32 by column, in
     little-endian order, NaN where one is not known. Fewer than there are columns: the rest is not
-    known."""
+    known. ``learning_rate``: of the optimizer, the largest of its groups; None if it has none."""
 
-    step: Integer
+    step: Natural
     gradients: bytes
     weights: bytes
     updates: bytes
+    learning_rate: float | None = None
 
 
 class OpStatistics(Tagged, frozen=True, tag="op_statistics"):
     """Statistics of outputs of step ``step``: op ``ops[i]``, slot ``slots[i]``, and row ``i`` of
     ``rows``, each ``core.statistics.ROW_COLUMNS`` float64 in little-endian order."""
 
-    step: Integer
+    step: Natural
     ops: tuple[str, ...]
     slots: tuple[Integer, ...]
     rows: bytes
@@ -208,7 +209,12 @@ class RankReports(Tagged, frozen=True, tag="reports"):
 
 class JobEnd(Tagged, frozen=True, tag="job_end"):
     """The rank has sent its last report. The server answers the rank that prints the findings when
-    all ranks have ended."""
+    all ranks have ended. ``error``: the class of the exception that ended the training, empty for
+    none; ``text`` what it says, ``source`` the line of the program."""
+
+    error: str = ""
+    text: str = ""
+    source: str = ""
 
 
 # ------------------------------------------------------------------ from the server

@@ -19,7 +19,7 @@ State = Literal["waiting", "running", "paused", "ended", "lost"]
 PauseReason = Literal["start", "pause", "step", "op", "missed", "hit", "breakpoint"]
 GraphBasis = Literal["run", "trace", "modules"]
 GraphDetail = Literal["model", "step", "everything"]
-BoxStatistic = Literal["l2norm", "max", "zeros", "non-finite", "distance"]
+BoxStatistic = Literal["l2norm", "max", "zeros", "non-finite", "distance", "time"]
 """What boxes of a graph are coloured by: the norm, the largest magnitude, the share of zeros, the
 number of NaN and Inf, the relative error to the other dump."""
 Verdict = Literal["hit", "undecided"]
@@ -150,10 +150,11 @@ class TracebackFrame(Plain, frozen=True):
 
 class HeadlineText(Plain, frozen=True):
     """What is wrong: ``title`` in a few words; ``text`` is the whole sentence and begins with it.
-    Code is between backticks."""
+    Code is between backticks. ``source``: the line that it names."""
 
     title: str
     text: str
+    source: SourceLine | None = None
 
 
 class Hit(Plain, frozen=True):
@@ -164,7 +165,8 @@ class Hit(Plain, frozen=True):
     ``origin`` is the op that produced them, ``chain`` the ops from there to this one, both
     included. ``number`` counts the hits of a rank, from 0. ``status``: how certain the hit is.
     ``headline``: the sentence about the origin, or about the number found; None if undecided.
-    ``advice``: what to do.
+    ``advice``: what to do. ``is_harmless``: undecided because NaN or Inf reached neither the loss
+    nor an update of weights.
     """
 
     number: Integer
@@ -188,11 +190,13 @@ class Hit(Plain, frozen=True):
     status: EvidenceStatus = "supported"
     headline: HeadlineText | None = None
     advice: str = ""
+    is_harmless: bool = False
 
 
 class HitRef(Plain, frozen=True):
     """The hit at which a training stopped: its watchpoint (with its name at that time), the
-    condition that was met, the tensor, and the sentence about it."""
+    condition that was met, the tensor, the sentence about it, and the op that produced NaN or
+    Inf."""
 
     watchpoint: Integer
     name: str
@@ -202,6 +206,7 @@ class HitRef(Plain, frozen=True):
     io: Io
     slot: Integer
     headline: HeadlineText | None = None
+    origin: str | None = None
 
 
 class EvidenceText(Plain, frozen=True):

@@ -14,7 +14,18 @@ from typing import Any, Final, Literal, get_args, get_origin
 import msgspec
 from msgspec import inspect as types
 
-from sonde.wire import api, comparison, questions, rank, ranks, shapes
+from sonde.wire import (
+    api,
+    comparison,
+    graphs,
+    health,
+    questions,
+    rank,
+    ranks,
+    shapes,
+    summaries,
+    watchpoints,
+)
 from sonde.wire.shapes import Plain
 
 _HEAD: Final = """\
@@ -35,7 +46,17 @@ def generate() -> str:
     parts = [_HEAD]
     parts.extend(f"export type {name} = {_union(values)};" for name, values in literals.items())
     parts.append("")
-    for module in (shapes, questions, api, comparison, ranks):
+    for module in (
+        shapes,
+        questions,
+        graphs,
+        watchpoints,
+        api,
+        comparison,
+        ranks,
+        health,
+        summaries,
+    ):
         for struct in _structs(module):
             parts.append(_interface(struct, aliases))
     return "\n".join(parts)
@@ -45,7 +66,7 @@ def _literals() -> dict[str, tuple[str, ...]]:
     """The named literal types and their values."""
     return {
         name: get_args(value)
-        for module in (shapes, rank, api, comparison, ranks)
+        for module in (shapes, rank, graphs, api, comparison, ranks)
         for name, value in vars(module).items()
         if get_origin(value) is Literal
     }

@@ -124,6 +124,18 @@ def test_switching_in_the_middle_of_a_step_holds_from_there_on(tmp_path: Path) -
     assert names == {"Default/mul-op2", "Default/mul-op3"}
 
 
+@pytest.mark.parametrize("dump_mode", ["all", "set_dump"])
+def test_ops_are_asked_for_again_only_where_set_dump_selects(
+    tmp_path: Path, dump_mode: str
+) -> None:
+    with dumping(tmp_path, dump_mode=dump_mode):
+        adapter = attach.running_adapter()
+        assert adapter is not None
+        before = adapter.observer.tables.generation
+        sonde.set_dump("mul")
+        assert (adapter.observer.tables.generation != before) == (dump_mode == "set_dump")
+
+
 def test_a_target_that_is_neither_module_nor_name_is_refused() -> None:
     with pytest.raises(
         UsageError,
@@ -179,7 +191,7 @@ def test_only_true_and_false_switch(enabled: object) -> None:
     with pytest.raises(TypeError, match="set_dump: enabled must be True or False, not") as refused:
         sonde.set_dump("relu", enabled)  # type: ignore[arg-type]
     assert isinstance(refused.value, SondeError)
-    assert attach._SWITCHES == []
+    assert attach._SWITCHES == {}
 
 
 def test_an_optimizer_is_selected_by_its_name(tmp_path: Path) -> None:

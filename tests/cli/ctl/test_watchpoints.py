@@ -77,7 +77,7 @@ def test_a_check_of_available_values_reports_the_missing_ones(
     code, text = ctl(capsys, "recheck")
     first, note = text.splitlines()
     assert (code, first) == (0, "1 tensor checked in total, 0 hits")
-    assert "are not available, because their values were not kept (data, blocks.0.linear" in note
+    assert "were not saved (data, blocks.0.linear" in note
 
 
 @pytest.mark.usefixtures("rank")

@@ -17,13 +17,13 @@ from torch.utils.tensorboard import SummaryWriter
 
 import sonde
 from sonde.compare.losses.compare import LossComparison, LossSeries, compare_losses
-from sonde.compare.losses.events import masked_crc32c
 from sonde.compare.losses.findings import divergence, headline, non_finite, reasoning
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.losses.sources import read_losses
 from sonde.compare.losses.text import LossFileError
 from sonde.compare.runs.compare import compare
 from sonde.core.errors import UsageError
+from sonde.core.files.event_records import masked_crc32c
 from sonde.dump.reader import Dump
 from sonde.report.thinning import thinned
 

@@ -10,10 +10,11 @@ from sonde.adapters.torch.attach import attach
 from sonde.capture.options import config_from_options
 
 
-def train(path: Path, steps: int) -> None:
+def train(path: Path, steps: int, *, parquet: bool = False) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 3))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    with attach(config_from_options(path, {}, stats=True), starts_at_once=False):
+    config = config_from_options(path, {}, stats=True, parquet=parquet)
+    with attach(config, starts_at_once=False):
         for step in range(steps):
             optimizer.zero_grad()
             net(torch.randn(20, 30)).square().mean().backward()
@@ -23,10 +24,13 @@ def train(path: Path, steps: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    train(Path(sys.argv[1]) / "warm", 1)  # so that no child has to import anything
+    is_parquet = sys.argv[3:] == ["parquet"]
+    train(
+        Path(sys.argv[1]) / "warm", 1, parquet=is_parquet
+    )  # so that no child has to import anything
     for number in range(int(sys.argv[2])):
         child = os.fork()
         if child == 0:
-            train(Path(sys.argv[1]) / str(number), sys.maxsize)
+            train(Path(sys.argv[1]) / str(number), sys.maxsize, parquet=is_parquet)
         os.waitpid(child, 0)
         print("dead", flush=True)

@@ -25,8 +25,8 @@ from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.run import open_dumps
 from sonde.server.hit_store import HitStore
 from sonde.server.http.events import EventBroker
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import ConditionSpec
+from sonde.wire.watchpoints import WatchpointDraft
 
 MINDSPORE = Path(__file__).parents[2] / "dump" / "data"
 COUNTS = ("max", "min", "avg", "l2norm", "nan count", "positive inf count", "negative inf count")

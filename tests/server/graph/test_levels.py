@@ -22,7 +22,7 @@ from sonde.server.graph.search import (
 )
 from sonde.server.graph.wiring import MOST_OUTSIDE
 from sonde.testing.sample_graph import sample_graph
-from sonde.wire.api import Level
+from sonde.wire.graphs import Level
 from sonde.wire.queries import NodesQuery
 from sonde.wire.shapes import InputEdge, Node, TensorType
 
@@ -355,10 +355,10 @@ def test_lines_of_code_have_the_ops_they_made() -> None:
 
 
 def test_an_op_knows_who_reads_it() -> None:
-    view = op_view(INDEX, "blocks.0.linear.weight", ())
+    view = op_view(INDEX, "blocks.0.linear.weight", 0)
     assert [name.rpartition("/")[2] for _, name in view.consumers] == ["addmm-op0", "sub_-op3"]
     with pytest.raises(UsageError, match="no op 'nothing' in graph 0"):
-        op_view(INDEX, "nothing", ())
+        op_view(INDEX, "nothing", 0)
 
 
 def test_an_op_is_found_by_as_much_of_its_name_as_only_it_has() -> None:

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.profile.made import profile
 from tests.server.graph.test_levels import ROWS, graph, op
-from tests.server.graph.test_summary import at, numbered, training_step
+from tests.server.graph.test_summary import LOOP, at, numbered, training_step
 
 from sonde.core.errors import UsageError
+from sonde.core.graph import Source
+from sonde.profile.document import OpItem
 from sonde.server.graph.differences import difference, step_ranges
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues, level_values, statistic_value
+from sonde.server.graph.op_times import op_times
 from sonde.server.graph.scope_view import scope_view
 from sonde.wire.convert import known_numbers
 from sonde.wire.shapes import Node, SourceLine
@@ -99,6 +103,33 @@ def test_a_scope_has_the_largest_value_of_the_ops_inside_it() -> None:
     assert (nothing.boxes, nothing.known) == ((), 0)
 
 
+def test_a_scope_has_the_sum_of_the_times_inside_it() -> None:
+    index = numbered(training_step())
+    row = OpItem("mul", "Default", "forward", None, "", 1.0, 0.25, 0.0, None, None, None)
+    loss = Source(LOOP, 3, "<module>", "loss = F.cross_entropy(net(x), y)")
+    clip = Source(LOOP, 5, "<module>", "nn.utils.clip_grad_norm_(net.parameters(), 1.0)")
+    replace = msgspec.structs.replace
+    rows = (
+        replace(row, place=clip),
+        replace(row, op="_foreach_norm", place=clip, seconds=0.5),
+        replace(row, op="_log_softmax", place=loss, seconds=2.0, shapes="f32[8,4]"),
+        replace(row, op="_log_softmax", place=loss, seconds=1.0, shapes="f32[9,4]"),
+        replace(row, op="tanh_backward", module="Default/network-Net", phase="backward"),
+        replace(row, op="tanh", module="Default/other-Net", seconds=7.0),
+    )
+    times = op_times(index, replace(profile(), ops=rows))
+    found = level_values(index.summary, "", "", times)
+    assert {box.path: box.value for box in found.boxes} == {
+        "Default/clip_grad_norm_/": 0.75,
+        "Default/cross_entropy/": 3.0,
+        "Gradients/": 0.25,
+    }
+    # The scale ends with the whole step.
+    assert (found.least, found.most, found.known) == (0.25, 4.0, 4)
+    with pytest.raises(UsageError, match="no profile was given"):
+        op_times(index, None)
+
+
 def test_one_statistic_of_several_outputs_is_the_worst() -> None:
     one = known_numbers({"max": 3.0, "min": -9.0, "l2norm": 4.0, "zero_count": 5, "count": 10})
     other = known_numbers({"max": float("nan"), "min": 1.0, "nan_count": 2, "count": 10})
@@ -126,6 +157,14 @@ def test_graphs_are_named_by_what_differs() -> None:
     gate = [op(f"Default/net/gate-Gate/{kind}-op0") for kind in ("mul", "sqrt")]
     assert difference(_named(graph(*usual.nodes, *gate)), _named(usual)) == "+ 2 ops in gate-Gate"
     assert difference(_named(usual), _named(usual)) == ""
+    # The first batch is made before a debugger is attached.
+    made = graph(op("Default/randn-op0"), *usual.nodes)
+    assert difference(_named(first), _named(made)) == "first step of AdamW"
+    later = (op("Default/randn-op0"), op("Default/randn-op1"))
+    assert difference(
+        _named(graph(*first.nodes, later[0])), _named(graph(*made.nodes, later[1]))
+    ) == ("first step of AdamW")
+    assert difference(_named(usual), _named(made)) == "\N{MINUS SIGN} 1 op in Forward"
 
 
 def test_consecutive_steps_are_one_range() -> None:

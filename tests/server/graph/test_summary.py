@@ -76,6 +76,21 @@ def training_step() -> list[Node]:
     ]
 
 
+def test_targets_are_data_and_terms_of_weights_are_a_part_of_their_own() -> None:
+    data, labels, *rest = training_step()
+    weight, network = rest[0], rest[1:]
+    decay = at(op("Default/pow-op0", "fc.weight"), (8, "<module>", "l2 = (weight ** 2).sum()"))
+    ones = at(op("Default/ones-op0"), (9, "<module>", "real = bce(D(x), torch.ones(8, 1))"))
+    judge = at(op("Default/D-Net/mul-op0", "Default/network-Net/tanh-op0"))
+    nodes = [data, labels, weight, decay, *network[:3], ones, judge, *network[3:]]
+    summary = numbered(nodes).summary
+    found = {node.path: node.part for node in level(summary, "").nodes}
+    assert found["Default/regularizer/"] == "loss"
+    assert "Default/ones-op0" not in found
+    inside = [node.path for node in level(summary, "Default/data/").nodes if node.what == "op"]
+    assert inside == ["Default/randn-op0", "Default/randint-op0", "Default/ones-op0"]
+
+
 def test_ops_outside_of_modules_are_in_scopes_of_the_functions_that_ran_them() -> None:
     summary = numbered(training_step()).summary
     found = {node.path: node for node in level(summary, "").nodes}
@@ -125,9 +140,9 @@ def test_helpers_and_constants_are_folded_and_edges_lead_past_them() -> None:
         "Default/network-Net/detach-op0",
         "data-7",
     }
-    view = op_view(index, "Default/network-Net/detach-op0", ())
+    view = op_view(index, "Default/network-Net/detach-op0", 0)
     assert (view.shown_in, view.is_folded) == ("Default/network-Net/", True)
-    assert op_view(index, "Default/mul-op0", ()).shown_in == "Default/clip_grad_norm_/"
+    assert op_view(index, "Default/mul-op0", 0).shown_in == "Default/clip_grad_norm_/"
 
 
 @pytest.mark.parametrize("has_reader", [True, False])

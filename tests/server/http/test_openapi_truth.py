@@ -1,16 +1,20 @@
 """What the server answers is what its own description says, on every route."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 from tests.server.comparison.test_comparison import two
 from tests.server.http.schema import Schemas
 from tests.server.serving_in_thread import Server, serving
 from tests.server.written_dumps import LOG as DUMPED
+from tests.trends.made_stores import MadeTraining, write_training
+from torch.utils.tensorboard import SummaryWriter
 from websockets.sync.client import connect
 
 from sonde.server.app import ENDPOINTS
@@ -19,23 +23,32 @@ from sonde.server.http.events import EventBroker
 from sonde.testing.fake_rank import FakeRank
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
-LIVE, DUMP, PAIR = "run-1", "a", "b"
+LIVE, DUMP, PAIR, STORED = "run-1", "a", "b", "stored"
 DRAFT = {"name": "bad", "conditions": [{"id": "tensor_overflow"}]}
 RUN = "/runs/{run}"
 POINTS = f"{RUN}/watchpoints"
 TENSOR = {"op": LOG}
+CELL = {"statistic": "activation_rms", "layer": "net/0-Linear", "first": 0}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    paths: list[Path] = two(tmp_path_factory.mktemp("dumps"))
+    directory = tmp_path_factory.mktemp("dumps")
+    paths: list[Path] = two(directory)
+    stored = directory / STORED
+    stored.mkdir()
+    write_training(MadeTraining(steps=3), stored)
 
     def sources(broker: EventBroker) -> list[DumpRun]:
-        runs = open_dumps(paths, broker)
-        start_comparison(*runs)
+        runs = open_dumps([*paths, stored], broker)
+        start_comparison(*runs[:2])
         return runs
 
-    with serving(sources=sources) as found:
+    with SummaryWriter(str(directory / "runs")) as writer:
+        writer.add_scalar("loss", 0.5, 0)
+        writer.add_histogram("weights", np.arange(9.0), 0)
+        writer.add_image("picture", np.zeros((3, 4, 4), np.uint8), 0)
+    with serving(sources=sources, logs=[directory / "runs"]) as found:
         rank = FakeRank(found.rank_port, run=LIVE).start()
         found.wait_for(f"/runs/{LIVE}", lambda run: run["ranks"][0]["state"] == "paused")
         found.wait_for(f"/runs/{DUMP}/comparison", lambda view: view["verdict"] is not None)
@@ -99,6 +112,14 @@ VISITS: list[tuple[str, str, str, dict[str, Any], Any]] = [
     ("GET", f"{RUN}/tensor/compare", DUMP, {"op": DUMPED, "with_run": PAIR}, None),
     ("GET", f"{RUN}/tensor/curve", DUMP, {"op": DUMPED}, None),
     ("GET", f"{RUN}/ranks", DUMP, {}, None),
+    ("GET", f"{RUN}/health", DUMP, {}, None),
+    ("GET", f"{RUN}/health", STORED, {"points": 2}, None),
+    ("GET", f"{RUN}/layers", STORED, {"statistic": "activation_rms", "rows": 2}, None),
+    ("GET", f"{RUN}/layers/tensors", STORED, CELL, None),
+    ("GET", "/logs", "", {}, None),
+    ("GET", "/logs/0/scalar", "", {"tag": "loss"}, None),
+    ("GET", "/logs/0/histograms", "", {"tag": "weights"}, None),
+    ("GET", "/logs/0/picture", "", {"tag": "picture"}, None),
     ("GET", f"{RUN}/ranks/tensor", DUMP, {"op": DUMPED, "merge": "one"}, None),
     ("GET", f"{RUN}/comparison", DUMP, {}, None),
     ("GET", f"{RUN}/comparison/pairs", DUMP, {"sort": "error"}, None),
@@ -110,8 +131,7 @@ VISITS: list[tuple[str, str, str, dict[str, Any], Any]] = [
 
 def template(path: str) -> str:
     """The path as it is described: a number stands for ``{number}``."""
-    head, _, last = path.rpartition("/")
-    return f"{head}/{{number}}" if last.isdigit() else path
+    return re.sub(r"/\d+(?=/|$)", "/{number}", path)
 
 
 def test_every_answer_is_as_it_is_described(server: Server) -> None:

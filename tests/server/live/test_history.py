@@ -13,10 +13,10 @@ from sonde.kernels.codes import dtype_code
 from sonde.server.live import history as module
 from sonde.server.live.history import StatisticHistory
 from sonde.server.live.preview import previewed
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.framing import FrameError
 from sonde.wire.rank import OpStatistics, ParameterNames, ParameterNorms
 from sonde.wire.shapes import ConditionSpec, Node, TensorType
+from sonde.wire.watchpoints import WatchpointDraft
 
 TYPE = TensorType("float32", (4,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from typing import Any
 
 import pytest
 from tests.server.serving_in_thread import serving
@@ -11,7 +12,7 @@ from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
 from sonde.testing.sample_reports import odd_rank, sample_reports
 from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
-from sonde.wire.rank import PROTOCOL, Hello, JobStart, RankReports
+from sonde.wire.rank import PROTOCOL, Hello, JobEnd, JobStart, RankReports, Status
 
 STEPS = 8
 
@@ -33,7 +34,7 @@ def test_a_thousand_ranks_connect_and_the_odd_one_is_named() -> None:
             for step in range(STEPS):
                 link.send(RankReports(sample_reports(rank, count, step)))
         found = server.wait_for(
-            "/runs/job/ranks", lambda view: view["judged_steps"] == STEPS + 1, seconds=60
+            "/runs/job/ranks", lambda view: view["judged_steps"] == STEPS, seconds=60
         )
         assert (found["world_size"], len(found["ranks"])) == (count, count)
         (finding,) = [each for row in found["checks"] for each in row["findings"]]
@@ -89,3 +90,37 @@ def test_shapes_that_cannot_be_merged_are_named() -> None:
         assert found["merged"] is None
         assert "cannot be concatenated along dimension 9" in found["why_not_merged"]
         rank.close()
+
+
+@pytest.mark.parametrize("order", ["raises first", "is lost first"])
+def test_rank_that_is_lost_has_stopped_whatever_is_noticed_first(order: str) -> None:
+    """The other rank fails a moment after it, and the server may read that before."""
+    with serving(paused=False) as server:
+        lost, raising = (joined(server.rank_port, rank) for rank in range(2))
+        for rank, link in enumerate((lost, raising)):
+            link.send(RankReports(sample_reports(rank, 2, 0)))
+        server.wait_for("/runs/job/ranks", lambda view: view["judged_steps"] == 1)
+        if order == "is lost first":
+            lost.close()
+            server.wait_for("/runs/job", lambda run: run["ranks"][0]["state"] == "lost")
+        raising.send(JobEnd("RuntimeError", "Connection closed by peer", "train.py:9"))
+        raising.send(Status("running", 7, None, None, None, None, "", 0))
+        server.wait_for("/runs/job", lambda run: run["ranks"][1]["step"] == 7)
+        lost.close()
+        found = server.wait_for("/runs/job/ranks", lambda view: any_finding(view))
+        (finding,) = [each for row in found["checks"] for each in row["findings"]]
+        assert (finding["kind"], finding["ranks"]) == ("rank-stopped", [0])
+        assert "the process of rank 0 has ended after step 0" in finding["message"]
+        raising.close()
+
+
+def joined(port: int, rank: int) -> RankSocket:
+    link = RankSocket("127.0.0.1", port)
+    link.send(Hello(PROTOCOL, SAMPLE_TOKEN, "job", sample_metadata(rank, 2), False))
+    link.receive()
+    link.send(JobStart(0.0))
+    return link
+
+
+def any_finding(view: dict[str, Any]) -> bool:
+    return any(row["findings"] for row in view["checks"])

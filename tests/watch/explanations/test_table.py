@@ -72,6 +72,36 @@ CASES = {
         (t(-2.0, 3.0),),
         "1 of its 2 inputs is below -1 (smallest -2), exactly where the NaN is",
     ),
+    "ctc with a target that is too long": Case(
+        "_ctc_loss",
+        lambda scores, labels: torch.nn.functional.ctc_loss(
+            scores, labels, (2, 4), (3, 2), reduction="none"
+        ),
+        (torch.zeros(4, 2, 4).log_softmax(-1), torch.tensor([[1, 2, 3], [1, 2, 0]])),
+        "1 of 2 targets is too long: target 0 needs 3 time steps, its input has 2",
+        {"input_lengths": "[2, 4]", "target_lengths": "[3, 2]"},
+    ),
+    "ctc with repeated labels": Case(
+        "_ctc_loss",
+        lambda scores, labels: torch.nn.functional.ctc_loss(
+            scores, labels, (3, 3), (3, 3), reduction="none"
+        ),
+        (torch.zeros(3, 2, 4).log_softmax(-1), torch.tensor([[1, 1, 1], [1, 2, 3]])),
+        "1 of 2 targets is too long: target 0 needs 5 time steps, its input has 3",
+        {"input_lengths": "[3, 3]", "target_lengths": "[3, 3]"},
+    ),
+    "lgamma at a pole": Case(
+        "lgamma",
+        torch.lgamma,
+        (t(1.5, 0.0, -2.0),),
+        "2 of its 3 inputs are 0 or negative and whole (smallest -2), exactly where the Inf are",
+    ),
+    "digamma at a pole": Case(
+        "digamma",
+        torch.digamma,
+        (t(1.5, -2.0),),
+        "1 of its 2 inputs is 0 or negative and whole (smallest -2), exactly where the NaN is",
+    ),
     "rsqrt of zero": Case(
         "rsqrt", torch.rsqrt, (t(0.0, 1.0),), "1 of its 2 inputs is 0, exactly where the Inf is"
     ),

@@ -12,6 +12,7 @@ import {
   type Source,
 } from "./document";
 import { error } from "../numbers";
+import { cosineText } from "../../src/text/numbers";
 import { numbers, Table } from "../Table";
 
 const MANY = 400;
@@ -87,7 +88,7 @@ function FirstDivergence({ data, choose }: ChoosingProps): JSX.Element | null {
     );
     measured.push([
       "cosine",
-      typeof found.cosine === "number" ? found.cosine.toFixed(6) : (found.cosine ?? ""),
+      typeof found.cosine === "number" ? cosineText(found.cosine) : (found.cosine ?? ""),
     ]);
     if (found.max_ulp !== "NaN") measured.push(["ULP", error(found.max_ulp)]);
   }
@@ -180,7 +181,7 @@ function Losses({ data }: { readonly data: ComparisonData }): JSX.Element | null
           numbers("step", (loss: (typeof known)[number]) => loss.step, String),
           { name: "a", isNumber: true, value: (loss) => loss.a, show: (loss) => text(loss.a) },
           { name: "b", isNumber: true, value: (loss) => loss.b, show: (loss) => text(loss.b) },
-          { name: "", value: (loss) => (loss.agrees ? "agree" : "differ") },
+          { name: "result", value: (loss) => (loss.agrees ? "agree" : "differ") },
         ]}
       />
     </>

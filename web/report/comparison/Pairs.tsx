@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Chart } from "../Chart";
 import type { Dot, Rule } from "../marks";
 import { error, extent, toNumber } from "../numbers";
+import { cosineText } from "../../src/text/numbers";
 import { numbers, Table, type Column } from "../Table";
 import {
   isLeaf,
@@ -154,9 +155,15 @@ const COLUMNS: readonly Column<Pair>[] = [
   errors("max abs", (pair) => pair.distances?.max_abs_error),
   errors("max rel", (pair) => pair.distances?.max_relative_error),
   errors("mean rel", (pair) => pair.distances?.mean_relative_error),
-  errors("cosine", (pair) => pair.distances?.cosine),
+  {
+    ...errors("cosine", (pair) => pair.distances?.cosine),
+    show: ({ distances }) =>
+      typeof distances?.cosine === "number"
+        ? cosineText(distances.cosine)
+        : (distances?.cosine ?? ""),
+  },
   errors("≤1/1000", (pair) => pair.distances?.within_1_permille),
-  errors("ULP", (pair) => pair.distances?.max_ulp),
+  errors("ULP", ({ distances }) => (distances?.max_ulp === "NaN" ? null : distances?.max_ulp)),
 ];
 
 function detailsOf(pair: Pair): ComponentChildren {

@@ -24,7 +24,7 @@ export function Profile({ data: profile }: { readonly data: ProfileDocument }): 
       ? []
       : ([[time(summary.profiled_step_time), "a step while it is profiled"]] as const)),
     [percent(summary.jitter), "spread of the steps"],
-    [String(summary.outliers), "outliers"],
+    [String(summary.outliers), summary.outliers === 1 ? "outlier" : "outliers"],
   ];
   if (memory !== null)
     tiles.push(
@@ -50,6 +50,12 @@ export function Profile({ data: profile }: { readonly data: ProfileDocument }): 
       <h2>Where a step's time goes</h2>
       <Parts profile={profile} />
       <h2>Findings, greatest gain first</h2>
+      {profile.findings.length > 0 && summary.undisturbed_step_time != null && (
+        <p class="quiet">
+          A step without delays by other programs takes {time(summary.undisturbed_step_time)}, the
+          sum of the medians of its parts: gains are shares of it, unless the finding is a wait.
+        </p>
+      )}
       {profile.findings.length === 0 && (
         <p>No finding: nothing that was measured would make a step 5 % shorter.</p>
       )}

@@ -103,6 +103,7 @@ export interface ProfileDocument {
   readonly summary: {
     readonly step_time: number;
     readonly profiled_step_time: number;
+    readonly undisturbed_step_time: number | null;
     readonly parts: Readonly<Record<Part, number>>;
     readonly jitter: number;
     readonly outliers: number;

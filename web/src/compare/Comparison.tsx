@@ -102,7 +102,7 @@ function First({ found, view }: { found: FirstDivergence; view: ComparisonView }
       <h3>
         First divergence{" "}
         <span class="quiet">
-          in step {pair.step}, op {pair.order} of the step
+          in step {pair.step}, pair {pair.order}
         </span>
         {found.confidence === "low" && <span class="tag">low confidence</span>}
       </h3>

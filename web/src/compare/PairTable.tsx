@@ -38,9 +38,9 @@ export function PairTable({ view }: { view: ComparisonView }): JSX.Element {
       {found.error !== null && <p class="error-line">{found.error}</p>}
       <div class="pair-row pair-head" aria-hidden="true">
         <span>step</span>
-        <span>op</span>
+        <span>pair</span>
         <span>status</span>
-        <span>pair: a ↔ b</span>
+        <span>a ↔ b</span>
         <span>relative L2</span>
         <span>max abs</span>
         <span>cosine</span>

@@ -3,7 +3,7 @@ import { markClasses, markText } from "../compare/marks";
 import { isAmong } from "../text/names";
 import { boxColour, boxValueText } from "./colouring";
 import { countText, type Box, type Line, type Scene } from "./scene";
-import { isSide } from "./sideColumn";
+import { isSide } from "./sideParts";
 import { clippedText, FONTS, labelFont, textWidth } from "./textWidth";
 import { edgeText, lineMeets, meets, pathOf, type Rectangle } from "./view";
 

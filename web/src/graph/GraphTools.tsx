@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { opName, runTitle } from "../text/names";
-import type { GraphDetail } from "../state/place";
+import { BOX_STATISTIC_NAMES, BOX_STATISTICS, type GraphDetail } from "../state/place";
 import { follow } from "../state/preferences";
 import { chooseView, command, go, place, rank, run, runs, selectOp } from "../state/store";
 import { attempt } from "../state/toasts";
@@ -8,7 +8,6 @@ import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { Boxes, NO_MARKS } from "./Boxes";
 import type { Camera } from "./camera";
-import { STATISTICS } from "./colouring";
 import { pngOf, save, svgText } from "./exporting";
 
 const ZOOM = 1.3;
@@ -126,13 +125,13 @@ function ColourChoice(): JSX.Element {
       value={place.value.colourBy}
       onChange={(event) => {
         const wanted = event.currentTarget.value;
-        go({ colourBy: STATISTICS.find(([id]) => id === wanted)?.[0] ?? "" });
+        go({ colourBy: BOX_STATISTICS.find((id) => id === wanted) ?? "" });
       }}
     >
       <option value="">colour: phase</option>
-      {STATISTICS.filter(([id]) => id !== "distance" || isCompared).map(([id, text]) => (
+      {BOX_STATISTICS.filter((id) => id !== "distance" || isCompared).map((id) => (
         <option key={id} value={id}>
-          {text}
+          {BOX_STATISTIC_NAMES[id]}
         </option>
       ))}
     </select>

@@ -80,7 +80,7 @@ function OneGraph({ graphAt, version }: { graphAt: ShownGraphAt; version: string
   }, [levels.levels]);
   usePairMarks(graphAt);
   useBoxValues(graphAt);
-  useInitialOpening(graphAt, levels, subject, camera);
+  useInitialOpening(graphAt, levels, `${subject} ${graph.value?.basis ?? ""}`, camera);
   useSelection(camera, levels.preload);
   return (
     <section class="graph" aria-label="Graph">
@@ -207,7 +207,7 @@ function Picture({
       tabindex={0}
       role="application"
       aria-label="The executed graph. Arrow keys walk along edges, Enter opens and closes, with Shift they move the view; plus and minus zoom, 0 fits. The menu key opens the menu of the selected op."
-      aria-activedescendant={at === "" ? undefined : `box ${at}`}
+      aria-activedescendant={scene.boxes.some(({ path }) => path === at) ? `box ${at}` : undefined}
       data-boxes={scene.boxes.length}
       data-milliseconds={Math.round(camera.milliseconds.value)}
       onWheel={(event) => wheeled(event, camera)}

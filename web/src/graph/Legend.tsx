@@ -1,10 +1,11 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { pairMarks } from "../compare/marks";
+import { BOX_STATISTIC_NAMES } from "../state/place";
 import { currentOrder } from "../state/store";
-import { grouped, brief } from "../text/numbers";
+import { grouped } from "../text/numbers";
 import type { PairStatus } from "../wire";
-import { coloured, mixed, STATISTICS } from "./colouring";
+import { coloured, mixed, valueText } from "./colouring";
 import type { Scene } from "./scene";
 
 /** The statuses of pairs that are drawn as the same. */
@@ -69,16 +70,22 @@ function kinds({ boxes }: Scene): ReadonlySet<string> {
 /** The colours of values, from the least to the largest. */
 function Scale(): JSX.Element {
   const { by, least, most, step, problem } = coloured.value;
-  const name = STATISTICS.find(([id]) => id === by)?.[1] ?? "";
+  const name = by === "" ? "" : BOX_STATISTIC_NAMES[by];
   if (problem !== "") return <span class="warn-text">{`${name}: ${problem}`}</span>;
   const stops = [0, 0.25, 0.5, 0.75, 1].map(mixed).join(", ");
   const [low, high] = by === "zeros" ? [0, 1] : [least, most];
   return (
-    <span title="A scope has the largest value inside it">
+    <span
+      title={
+        by === "time"
+          ? "A scope has the sum of the times inside it"
+          : "A scope has the largest value inside it"
+      }
+    >
       {name}
-      {step === null ? "" : ` in step ${step}`} {brief(low)}{" "}
+      {step === null ? "" : ` in step ${step}`} {valueText(low)}{" "}
       <span class="colour-scale" style={{ background: `linear-gradient(90deg, ${stops})` }} />{" "}
-      {brief(high)}
+      {valueText(high)}
     </span>
   );
 }

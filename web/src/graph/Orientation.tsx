@@ -8,8 +8,8 @@ import type { Box, Scene } from "./scene";
 import { visible } from "./view";
 
 /*
- * Where in the graph the screen is: the scopes around its middle, the heads of scopes that begin
- * above the screen, and a small map of everything.
+ * Where in the graph the screen is: the scopes that contain it, the heads of scopes that begin
+ * above it, and a small map of everything.
  */
 
 const HEAD = 22;
@@ -26,15 +26,31 @@ export function scopesAround(scene: Scene, x: number, y: number): Box[] {
     .sort((a, b) => a.depth - b.depth);
 }
 
-/** The scopes around the middle of the screen; a click shows a scope from its beginning. */
-export function Breadcrumb({ camera }: { readonly camera: Camera }): JSX.Element {
-  const { width, height } = camera.size.value;
-  const { x, y, scale } = camera.view.value;
-  const around = scopesAround(
-    camera.scene.value,
-    (width / 2 - x) / scale,
-    (height / 2 - y) / scale,
+/** The short name of a scope; a group of equal ones keeps its range ("Block 0-5"). */
+function crumbText({ node }: Box): string {
+  return node.what === "group" ? node.label : moduleName(partText(node.label));
+}
+
+/**
+ * The scopes in which the screen is: those whose heads are stuck above its middle, so that both say
+ * the same; without such heads, the scopes around its middle.
+ */
+export function scopesOnScreen(
+  scene: Scene,
+  view: { readonly x: number; readonly y: number; readonly scale: number },
+  size: { readonly width: number; readonly height: number },
+): Box[] {
+  const [x, middle] = [size.width / 2, size.height / 2];
+  const above = stuckHeads(scene, view, size).filter(
+    (head) => head.x <= x && x <= head.x + head.width,
   );
+  const y = above.length === 0 ? middle : Math.max(...above.map((head) => head.y)) + HEAD;
+  return scopesAround(scene, (x - view.x) / view.scale, (y - view.y) / view.scale);
+}
+
+/** Where the screen is in the graph; a click on a scope shows it from its beginning. */
+export function Breadcrumb({ camera }: { readonly camera: Camera }): JSX.Element {
+  const around = scopesOnScreen(camera.scene.value, camera.view.value, camera.size.value);
   const current = graph.value;
   return (
     <nav class="breadcrumb" aria-label="Where the screen is in the graph">
@@ -53,14 +69,22 @@ export function Breadcrumb({ camera }: { readonly camera: Camera }): JSX.Element
               camera.reveal(box.path, true);
             }}
           >
-            {moduleName(partText(box.node.label))}
+            {crumbText(box)}
           </button>
         </span>
       ))}
       <span class="spacer" />
       {current !== null && (
-        <span class="quiet" title={current.name}>
+        <span class="quiet graph-name" title={graphText(current, rank.value?.graphs ?? [])}>
           {graphText(current, rank.value?.graphs ?? [])}
+        </span>
+      )}
+      {current?.is_compiled === true && (
+        <span
+          class="badge-text"
+          title="torch.compile compiled parts of this step. The ops are those of the graph that the compiler was given, observed one by one, not fused; docs/compiled.md explains it."
+        >
+          compiled, ops unfused
         </span>
       )}
       <PictureTools camera={camera} />

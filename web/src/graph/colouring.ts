@@ -3,19 +3,10 @@ import { useEffect } from "preact/hooks";
 import { api, type ShownGraphAt } from "../load/api";
 import { place, run, throttledVersion } from "../state/store";
 import { messageOf, isAborted } from "../state/toasts";
-import type { ColourBy } from "../state/place";
+import { BOX_STATISTIC_NAMES, type ColourBy } from "../state/place";
 import { groupScope } from "../text/names";
-import { brief } from "../text/numbers";
+import { brief, seconds } from "../text/numbers";
 import type { BoxStatistic, LevelValues } from "../wire";
-
-/** The statistics that boxes can be coloured by. */
-export const STATISTICS: readonly (readonly [BoxStatistic, string])[] = [
-  ["l2norm", "norm"],
-  ["max", "largest |x|"],
-  ["zeros", "share of zeros"],
-  ["non-finite", "NaN and Inf"],
-  ["distance", "distance to the other dump"],
-];
 
 interface Coloured {
   readonly by: ColourBy;
@@ -114,10 +105,17 @@ export function mixed(share: number): string {
   return `color-mix(in srgb, var(--heat) ${Math.round(share * MOST_MIXED)}%, var(--surface))`;
 }
 
+/** A value of the statistic that the boxes are coloured by. */
+export function valueText(value: number): string {
+  if (!Number.isFinite(value)) return "not finite";
+  return coloured.value.by === "time" ? seconds(value) : brief(value);
+}
+
 /** The value of a box in words; empty without one. */
 export function boxValueText(path: string): string {
   const value = coloured.value.values.get(path);
   if (value === undefined) return "";
-  const name = STATISTICS.find(([id]) => id === coloured.value.by)?.[1] ?? "";
-  return `${name} ${Number.isFinite(value) ? brief(value) : "not finite"}`;
+  const { by } = coloured.value;
+  const name = by === "" ? "" : BOX_STATISTIC_NAMES[by];
+  return `${name} ${valueText(value)}`;
 }

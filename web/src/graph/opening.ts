@@ -26,10 +26,14 @@ export function useInitialOpening(
   camera: Camera,
 ): void {
   const begun = useRef("");
+  // What was opened here: until the user changes it, another graph is opened anew.
+  const own = useRef<readonly string[]>([]);
   const isThere = levels.levels.some((each) => each.path === "" && each.level.nodes.length > 0);
   useEffect(() => {
     const isFresh = (): boolean =>
-      place.value.open.length === 0 && place.value.op === "" && !place.value.isClosed;
+      (place.value.open.length === 0 || place.value.open === own.current) &&
+      place.value.op === "" &&
+      !place.value.isClosed;
     if (!isThere || begun.current === subject) return;
     begun.current = subject;
     if (!isFresh()) return;
@@ -39,8 +43,10 @@ export function useInitialOpening(
       .then(({ depths }) => readable(depths, levels.preload, camera, at.view === "model"))
       .then(
         (open) => {
-          if (begun.current === subject && isFresh() && open.length > 0)
-            go({ open, tree: place.value.tree.length > 0 ? place.value.tree : open });
+          if (begun.current !== subject || !isFresh() || open.length === 0) return;
+          const isTreeFresh = place.value.tree.length === 0 || place.value.tree === own.current;
+          own.current = open;
+          go({ open, tree: isTreeFresh ? open : place.value.tree });
         },
         () => undefined,
       );

@@ -9,10 +9,13 @@ const LAYER_GAP = 30;
 const MOST_LABELLED = 150;
 const LABEL_HEIGHT = 11;
 const ROW_WIDTH = 1400;
+/** The width of rows without edges: modules before their ops are known. */
+const LOOSE_ROW_WIDTH = 560;
 const GAP = 16;
 
 /** Places boxes by the data flow, from top to bottom. */
 export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+  if (edges.length === 0) return byLayers(sized, edges, LOOSE_ROW_WIDTH);
   const graph = new Graph<GraphLabel, NodeLabel, EdgeLabel>({ multigraph: true, compound: false });
   graph.setGraph({
     rankdir: "TB",
@@ -104,7 +107,11 @@ function labelRoom(edge: Plan["edges"][number], count: number): EdgeLabel {
 
 /** Places boxes in layers by the longest path from a source, each layer in execution order and
  * wrapped to a readable width. */
-export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+export function byLayers(
+  sized: readonly Sized[],
+  edges: Plan["edges"],
+  rowWidth = ROW_WIDTH,
+): Placed {
   const ordered = [...sized].sort((a, b) => a.node.first_order - b.node.first_order);
   const position = new Map(ordered.map((each, place) => [each.node.path, place]));
   const sources = new Map<string, string[]>();
@@ -127,7 +134,7 @@ export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed 
     layer.set(each.node.path, depth);
     (layers[depth] ??= []).push(each);
   }
-  const rows = layers.flatMap(wrapped);
+  const rows = layers.flatMap((boxes) => wrapped(boxes, rowWidth));
   const width = Math.max(0, ...rows.map((row) => row.width)) + 2 * MARGIN;
   const at = new Map<string, Point>();
   let y = MARGIN;
@@ -154,11 +161,11 @@ interface Row {
 }
 
 /** Divides a layer into rows of a readable width. */
-function wrapped(boxes: readonly Sized[]): Row[] {
+function wrapped(boxes: readonly Sized[], rowWidth: number): Row[] {
   const rows: Sized[][] = [[]];
   let width = 0;
   for (const each of boxes) {
-    if (width > 0 && width + each.width > ROW_WIDTH) {
+    if (width > 0 && width + each.width > rowWidth) {
       rows.push([]);
       width = 0;
     }

@@ -1,7 +1,8 @@
 import type { Level, LevelNode } from "../wire";
 import { grouped } from "../text/numbers";
 import { byDagre, byLayers, MARGIN } from "./placing";
-import { isSide, withColumn } from "./sideColumn";
+import { withColumn } from "./sideColumn";
+import { isSide } from "./sideParts";
 import { FONTS, labelFont, textWidth } from "./textWidth";
 
 /**

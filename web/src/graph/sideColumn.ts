@@ -1,4 +1,3 @@
-import type { LevelNode } from "../wire";
 import { MARGIN } from "./placing";
 import type { Line, Placed, Plan, Point, Sized } from "./scene";
 
@@ -7,23 +6,11 @@ import type { Line, Placed, Plan, Point, Sized } from "./scene";
  * step (data, loss, backward, clipping, optimizer) in a column beside it, in execution order.
  */
 
-const SIDE_PARTS: ReadonlySet<LevelNode["part"]> = new Set([
-  "data",
-  "loss",
-  "gradients",
-  "backward",
-  "recomputed",
-  "optimizer",
-]);
 const COLUMN_GAP = 44;
 const BOX_GAP = 22;
 const BRACKET = 14;
 const BRACKET_STEP = 7;
 const HEAD_MIDDLE = 13;
-
-export function isSide(node: LevelNode): boolean {
-  return node.what !== "outside" && SIDE_PARTS.has(node.part);
-}
 
 interface Frame extends Sized {
   readonly at: Point;
@@ -68,19 +55,20 @@ export function withColumn(
   };
 }
 
-/** Whether another box lies between a box of the main part and the column. */
+/** Whether a line between a box of the main part and the column would cross another box. */
 function isObstructed(from: Frame, to: Frame, frames: ReadonlyMap<string, Frame>): boolean {
   if (from.place !== -1 && to.place !== -1) return false;
   const [column, beside] = from.place === -1 ? [to, from] : [from, to];
   const [near = { x: 0, y: 0 }, far = { x: 0, y: 0 }] = besideColumn(column, beside);
   const [top, bottom] = [Math.min(near.y, far.y), Math.max(near.y, far.y)];
   return [...frames.values()].some(
-    ({ at, width, height, place }) =>
-      place === -1 &&
-      at.x >= near.x &&
-      at.x + width <= far.x &&
-      at.y <= bottom &&
-      at.y + height >= top,
+    (other) =>
+      other.place === -1 &&
+      other !== beside &&
+      other.at.x + other.width > near.x &&
+      other.at.x < far.x &&
+      other.at.y <= bottom &&
+      other.at.y + other.height >= top,
   );
 }
 

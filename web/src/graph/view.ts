@@ -1,5 +1,6 @@
 import { grouped } from "../text/numbers";
 import type { Box, Line, Point, Scene } from "./scene";
+import { isSide } from "./sideParts";
 
 /**
  * The visible part of a scene: a screen point is the scene point times `scale`, plus the offset.
@@ -46,7 +47,10 @@ export function isReadable(scene: Scene, width: number, height: number): boolean
 export function begun(scene: Scene, width: number, height: number): View {
   const whole = fitted(scene, width, height);
   const first = scene.boxes
-    .filter((box) => !box.isOpen && box.node.what !== "outside" && box.node.kind === "op")
+    .filter(
+      (box) =>
+        !box.isOpen && box.node.what !== "outside" && box.node.kind === "op" && !isSide(box.node),
+    )
     .reduce<Box | null>(
       (best, box) => (best === null || box.node.first_order < best.node.first_order ? box : best),
       null,

@@ -7,8 +7,11 @@ import type {
   ComparisonView,
   ControlRequest,
   FindingPlaces,
+  HealthView,
   Heat,
   HitPage,
+  LayerCells,
+  LayerTensors,
   Level,
   LevelMarks,
   LevelValues,
@@ -28,10 +31,14 @@ import type {
   RunView,
   ScopeList,
   ScopeView,
+  SignalCurve,
   SourceList,
   StatisticCurve,
   Summary,
+  SummaryLogs,
   Table,
+  TagHistograms,
+  TagPicture,
   TensorOfRanks,
   TreePage,
   UnpairedPage,
@@ -212,6 +219,31 @@ interface RankTensorRequest extends Omit<TensorAt, "rank"> {
   readonly dim: number;
 }
 
+/** A tag of the event files in a directory. */
+export interface TagRequest {
+  readonly log: number;
+  readonly tag: string;
+}
+
+/** A part of the map of layers by steps, and how many cells of it are shown. */
+export interface LayersRequest extends RankAt {
+  readonly statistic: string;
+  readonly first: number | null;
+  readonly last: number | null;
+  readonly top: number;
+  readonly bottom: number | null;
+  readonly rows: number;
+  readonly columns: number;
+  readonly with_run: string | null;
+}
+
+interface LayerCellRequest extends RankAt {
+  readonly statistic: string;
+  readonly layer: string;
+  readonly first: number;
+  readonly last: number;
+}
+
 function againstQuery(against: Against): Query {
   return {
     with_step: against.step,
@@ -316,6 +348,21 @@ export const api = {
   ) => get<UnpairedPage>(`${runPath(run)}/comparison/unpaired`, query, signal),
   pairMarks: ({ run, ...query }: LevelAt, signal?: AbortSignal) =>
     get<LevelMarks>(`${runPath(run)}/comparison/marks`, query, signal),
+  health: ({ run, ...query }: RankAt & { readonly points: number }, signal?: AbortSignal) =>
+    get<HealthView>(`${runPath(run)}/health`, query, signal),
+  logs: (_request: object, signal?: AbortSignal) => get<SummaryLogs>("/logs", {}, signal),
+  logScalar: ({ log, ...query }: TagRequest, signal?: AbortSignal) =>
+    get<SignalCurve>(`/logs/${log}/scalar`, query, signal),
+  logHistograms: ({ log, ...query }: TagRequest, signal?: AbortSignal) =>
+    get<TagHistograms>(`/logs/${log}/histograms`, query, signal),
+  logPicture: (
+    { log, ...query }: TagRequest & { readonly at: number | null },
+    signal?: AbortSignal,
+  ) => get<TagPicture>(`/logs/${log}/picture`, query, signal),
+  layers: ({ run, ...query }: LayersRequest, signal?: AbortSignal) =>
+    get<LayerCells>(`${runPath(run)}/layers`, query, signal),
+  layerTensors: ({ run, ...query }: LayerCellRequest, signal?: AbortSignal) =>
+    get<LayerTensors>(`${runPath(run)}/layers/tensors`, query, signal),
   loss: ({ run, ...query }: RankAt & { readonly after: number | null }, signal?: AbortSignal) =>
     get<LossCurve>(`${runPath(run)}/loss`, query, signal),
 };

@@ -33,7 +33,20 @@ export function Causes(): JSX.Element {
       {data.total > data.causes.length && (
         <p class="quiet note">and {grouped(data.total - data.causes.length)} more causes</p>
       )}
-      {data.undecided > 0 && <Undecided count={data.undecided} wanted={wanted} />}
+      {data.harmless > 0 && (
+        <Folded
+          text={`${counted(data.harmless, "tensor")} with NaN or Inf that are no fault`}
+          title="They reached neither the loss nor an update of weights, such as the -inf of a mask"
+          filter={{ verdict: "undecided", is_harmless: true, rank: wanted }}
+        />
+      )}
+      {data.undecided > 0 && (
+        <Folded
+          text={`${counted(data.undecided, "result")} not checkable`}
+          title="Each says what was missing, such as the value of the previous step"
+          filter={{ verdict: "undecided", is_harmless: false, rank: wanted }}
+        />
+      )}
     </div>
   );
 }
@@ -126,26 +139,27 @@ function Phase({ cause, phase, tensors, hits }: PhaseProps): JSX.Element {
   );
 }
 
-/** Results that could not be checked, folded. */
-function Undecided({
-  count,
-  wanted,
-}: {
-  readonly count: number;
-  readonly wanted: number | null;
-}): JSX.Element {
+interface FoldedProps {
+  readonly text: string;
+  readonly title: string;
+  readonly filter: CauseFilter;
+}
+
+/** Results that are no hits, folded. */
+function Folded({ text, title, filter }: FoldedProps): JSX.Element {
   const isOpen = useSignal(false);
   return (
     <div class="cause undecided" role="listitem">
       <button
         type="button"
         class="link"
+        title={title}
         aria-expanded={isOpen.value}
         onClick={() => (isOpen.value = !isOpen.value)}
       >
-        {isOpen.value ? "▾" : "▸"} {counted(count, "result")} not checkable
+        {isOpen.value ? "▾" : "▸"} {text}
       </button>
-      {isOpen.value && <Unfolded filter={{ verdict: "undecided", rank: wanted }} />}
+      {isOpen.value && <Unfolded filter={filter} />}
     </div>
   );
 }
@@ -157,6 +171,7 @@ interface CauseFilter {
   readonly condition?: string;
   readonly watchpoint?: number;
   readonly verdict?: string;
+  readonly is_harmless?: boolean;
 }
 
 function Unfolded({ filter }: { readonly filter: CauseFilter }): JSX.Element {

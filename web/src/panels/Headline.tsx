@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { api } from "../load/api";
-import { isRightFolded } from "../state/preferences";
+import { detailsColumn } from "../state/preferences";
 import { chooseRank, go, openTensor, rank, run, selectOp } from "../state/store";
 import { attempt } from "../state/toasts";
 import { fileName } from "../text/names";
@@ -147,7 +147,7 @@ function actionsOf(current: RunView, found: RunHeadline): readonly Action[] {
       text: "Findings",
       title: "Evidence, places and documentation",
       act: () => {
-        isRightFolded.set(false);
+        detailsColumn.set("shown");
         go({ side: "findings" });
       },
     });

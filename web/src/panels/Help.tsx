@@ -18,7 +18,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["v", "tick the selected op for a watchpoint"],
   ["c", "go to the current op"],
   ["w", "new watchpoint"],
-  ["g, t, l, i", "graph, tensor, loss, run information"],
+  ["e, g, t, l, i", "health, graph, tensor, loss, run information"],
   ["m", "the comparison of two dumps"],
   ["r", "all ranks together"],
   ["h, p", "hits, watchpoints"],
@@ -26,6 +26,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["arrows", "in the graph: walk along edges, into and out of scopes; with Shift: move the view"],
   ["Enter", "in the graph: open or close the scope or group"],
   ["+, −, 0", "in the graph: zoom, show everything"],
+  ["arrows, +, −, 0, Enter", "in the map of layers: choose a cell, zoom, show all, open the cell"],
   ["Esc", "leave a field, close a dialog; in the graph: select nothing"],
   ["?", "show this list"],
 ];

@@ -83,7 +83,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         )}
         <span class="spacer" />
         {hit.verdict === "undecided" ? (
-          <span class="badge-text undecided">not checkable</span>
+          <span class="badge-text undecided">{hit.is_harmless ? "no fault" : "not checkable"}</span>
         ) : (
           <PartBadge part={hit.part} />
         )}

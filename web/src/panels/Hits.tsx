@@ -13,6 +13,7 @@ import { newWatchpoint } from "./dialogs";
 import { isSameHit } from "../state/hits";
 import { Causes } from "./Causes";
 import { HitRow, keyOf } from "./HitRow";
+import { StartCard } from "./Presets";
 
 /** A hit of three lines; hits with more are measured when they are shown. */
 const ROW_HEIGHT = 62;
@@ -114,11 +115,14 @@ function NoHits(): JSX.Element {
     );
   if (count > 0)
     return (
-      <Empty title="No hits">
-        {count === 1
-          ? `The watchpoint was not hit${isOver.value ? "" : " yet"}.`
-          : `None of the ${count} watchpoints was hit${isOver.value ? "" : " yet"}.`}
-      </Empty>
+      <>
+        {run.value !== null && <StartCard current={run.value} />}
+        <Empty title="No hits">
+          {count === 1
+            ? `The watchpoint was not hit${isOver.value ? "" : " yet"}.`
+            : `None of the ${count} watchpoints was hit${isOver.value ? "" : " yet"}.`}
+        </Empty>
+      </>
     );
   if (isOver.value)
     return <Empty title="No hits">Nothing was watched. The training has ended.</Empty>;

@@ -64,7 +64,7 @@ export function Banner(): JSX.Element | null {
       </div>
     );
   }
-  if (current.state === "ended") {
+  if (current.state === "ended" && run.value.headline === null) {
     const isBad = hasFailed(current);
     return (
       <div class={isBad ? "banner warning" : "banner"} role={isBad ? "alert" : "status"}>

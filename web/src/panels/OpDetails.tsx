@@ -2,9 +2,10 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from "../wire";
-import { api } from "../load/api";
+import { findOp } from "../load/findOp";
+import { api, type GraphAt } from "../load/api";
 import { useTensorVersion } from "../load/tensorVersion";
-import { lastPart, leafText, opName, readParts } from "../text/names";
+import { graphName, lastPart, leafText, opName, readParts } from "../text/names";
 import { counted, grouped, typeText } from "../text/numbers";
 import { useResource } from "../load/resource";
 import {
@@ -16,19 +17,21 @@ import {
   isOver,
   openTensor,
   place,
+  rank,
   revealScope,
   run,
   selectOp,
   setOpTensors,
   throttledVersion,
+  tab,
 } from "../state/store";
-import { stepsToKeep } from "../state/preferences";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { useScrollMemory } from "../parts/scrolling";
 import { newWatchpoint } from "./dialogs";
 import { KeepButton } from "./KeepButton";
+import { canObtainValues, ObtainValues } from "./ObtainValues";
 import { ScopeDetails } from "./ScopeDetails";
 import { SourceStack } from "./SourceStack";
 import { StatisticLine } from "./Statistics";
@@ -39,12 +42,23 @@ export function OpDetails(): JSX.Element {
   return op.endsWith("/") ? <ScopeDetails key={op} path={op} /> : <OneOp />;
 }
 
+/** Where an op is looked up first: the current one, if the screen does not show it, where it is. */
+function graphOfOp(op: string): GraphAt | null {
+  const at = graphAt.value;
+  const isElsewhere = op === rank.value?.op && graph.value?.here === null;
+  const has = isElsewhere ? rank.value?.graphs.find((each) => each.here !== null) : undefined;
+  return at === null || has === undefined ? at : { ...at, graph: has.id };
+}
+
 function OneOp(): JSX.Element {
   const { op, view: detail } = place.value;
-  const request = op === "" || graphAt.value === null ? null : { ...graphAt.value, name: op };
+  const at = graphOfOp(op);
+  const request = op === "" || at === null ? null : { ...at, name: op };
   const tensorVersion = useTensorVersion();
   const version = `${graph.value?.nodes ?? 0} ${throttledVersion("hits")}`;
-  const view = useResource(request, version, api.op);
+  const view = useResource(request, version, (wanted, signal) =>
+    findOp(wanted, rank.peek()?.graphs ?? [], signal),
+  );
   const tensors = useResource(request, tensorVersion, ({ run, rank, name }, signal) =>
     api.opTensors({ run, rank, name, step: place.value.step }, signal),
   );
@@ -67,15 +81,40 @@ function OneOp(): JSX.Element {
   }
   return (
     <section class="pane op-details" aria-label="Op">
-      {view.error !== null && (
-        <Empty title={lastPart(op)}>
-          <p class="error-line">{view.error}</p>
-        </Empty>
-      )}
+      {view.error !== null && <Unknown op={op} problem={view.error} />}
       {view.data !== null && (
         <Details view={view.data} tensors={tensors.data} problem={tensors.error} />
       )}
     </section>
+  );
+}
+
+/** An op that no graph of this rank has; another rank may have run it. */
+function Unknown({ op, problem }: { readonly op: string; readonly problem: string }): JSX.Element {
+  const isOneOfMany = (run.value?.ranks.length ?? 0) > 1;
+  return (
+    <Empty title={lastPart(op)}>
+      {isOneOfMany ? (
+        <p>The known graphs of rank {rank.value?.rank} do not have this op.</p>
+      ) : (
+        <p class="error-line">{problem}</p>
+      )}
+    </Empty>
+  );
+}
+
+/** Says that the graph on the screen is not the one that has the op, and leads there. */
+function OtherGraph({ id }: { readonly id: number }): JSX.Element | null {
+  const graphs = rank.value?.graphs ?? [];
+  const other = graphs.find((each) => each.id === id);
+  if (other === undefined || graph.value?.id === id) return null;
+  return (
+    <p class="quiet missing">
+      This op is not in the graph on the screen, but in “{graphName(other, graphs)}”.{" "}
+      <button type="button" class="link" onClick={() => go({ graph: id, tab: "graph" })}>
+        Show that graph
+      </button>
+    </p>
   );
 }
 
@@ -95,6 +134,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   useScrollMemory(scroller, `details ${node.name}`, tensors);
   return (
     <div ref={scroller} class="scroll">
+      <OtherGraph id={view.graph} />
       {view.is_folded && place.value.view !== "everything" && (
         <p class="quiet missing">
           This op is a helper that your code did not call; the graph does not draw it.{" "}
@@ -103,7 +143,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
           </button>
         </p>
       )}
-      <Head node={node} hits={view.hits.filter((hit) => hit.verdict === "hit").length} />
+      <Head node={node} hits={view.hits} />
       {problem !== null &&
         (isOver.value ? (
           <p class="quiet missing">The training has ended. Only saved values can be shown.</p>
@@ -174,28 +214,12 @@ function Unkept({
 }): JSX.Element | null {
   const all = tensors?.tensors ?? [];
   if (all.length === 0 || all.some((each) => each.kept)) return null;
-  const current = run.value;
-  if (current?.kind !== "live" || isOver.value || node.kind !== "op")
+  if (!canObtainValues(node.name))
     return reason === null ? null : <p class="quiet missing">{reason}</p>;
   return (
     <p class="quiet missing">
       No values yet{all.some((each) => each.statistics !== null) && ", only statistics"}.{" "}
-      {current.controls.includes("to") && (
-        <button
-          type="button"
-          class="small"
-          onClick={() => command({ command: "to", op: node.name })}
-        >
-          Run to this op
-        </button>
-      )}{" "}
-      <button
-        type="button"
-        class="small"
-        onClick={() => void attempt(() => api.keep(current.id, [node.name], stepsToKeep.value))}
-      >
-        Keep from the next step
-      </button>
+      <ObtainValues op={node.name} />
     </p>
   );
 }
@@ -301,7 +325,7 @@ function TensorRow({
   children,
 }: TensorRowProps): JSX.Element {
   const now = place.value;
-  const isOpen = now.tab === "tensor" && now.op === op && now.io === io && now.slot === slot;
+  const isOpen = tab.value === "tensor" && now.op === op && now.io === io && now.slot === slot;
   return (
     <div class={`tensor-row ${isOpen ? "selected" : ""}`}>
       <button

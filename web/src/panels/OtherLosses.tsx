@@ -30,16 +30,28 @@ function nameOf(at: { readonly run: string; readonly rank: number }): string {
   return `${runTitle(runs.value, at.run)}${ranks > 1 ? `, rank ${at.rank}` : ""}`;
 }
 
+/** The runs and ranks that the user has chosen besides the one on the screen, with their names. */
+export function chosenRuns(): readonly {
+  readonly run: string;
+  readonly rank: number;
+  readonly name: string;
+}[] {
+  return place.value.lossOf
+    .map(parseKey)
+    .filter((each) => each !== null)
+    .map((at) => ({ ...at, name: nameOf(at) }));
+}
+
 export function useOtherLosses(): readonly OtherLoss[] {
-  const chosen = place.value.lossOf.map(parseKey).filter((each) => each !== null);
+  const chosen = chosenRuns();
   const key = place.value.lossOf.join("\n");
   const { data } = useResource(
     chosen.length === 0 ? null : { key },
     throttledVersion("loss"),
     (_request, signal) =>
       Promise.all(
-        chosen.map(async (at) => ({
-          name: nameOf(at),
+        chosen.map(async ({ name, ...at }) => ({
+          name,
           points: (await api.loss({ ...at, after: null }, signal)).points,
         })),
       ),

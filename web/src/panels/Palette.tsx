@@ -92,8 +92,12 @@ export function Palette(): JSX.Element {
             </span>
           </li>
         ))}
-        {choices.length === 0 && <li class="quiet">Nothing matches</li>}
       </ul>
+      {choices.length === 0 && (
+        <p class="quiet" role="status">
+          Nothing matches
+        </p>
+      )}
     </Dialog>
   );
 }

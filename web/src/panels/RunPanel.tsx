@@ -9,6 +9,7 @@ import { Empty } from "../parts/Empty";
 import { fileName } from "../text/names";
 import { stateText } from "../text/states";
 import { keptText } from "./KeepButton";
+import { Reports } from "./Reports";
 
 /** Facts about the run and its processes. */
 export function RunPanel(): JSX.Element {
@@ -26,9 +27,10 @@ export function RunPanel(): JSX.Element {
       {current.ranks.map((each) => (
         <Traceback key={each.rank} of={each} />
       ))}
-      <Facts ranks={current.ranks} />
+      <Facts ranks={current.ranks} isDump={current.kind === "dump"} />
       {current.kind === "live" && !isOver && <MeasureSpeed id={current.id} ranks={current.ranks} />}
       {current.kind === "live" && !isOver && <KeptList id={current.id} ranks={current.ranks} />}
+      <Reports of={current} />
       <h4>Messages</h4>
       {current.notices.length === 0 ? (
         <p class="quiet">None.</p>
@@ -257,8 +259,26 @@ const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string
   ["started", (data) => (data.started > 0 ? new Date(data.started * 1000).toLocaleString() : "–")],
 ];
 
+/** What a dump knows of the training that wrote it; the other facts are of a process that runs. */
+const FACTS_OF_DUMP: ReadonlySet<string> = new Set([
+  "step",
+  "hits",
+  "device",
+  "framework",
+  "Sonde",
+  "Python",
+  "script",
+  "directory",
+]);
+
 /** A table of facts with a column for each rank. */
-function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
+function Facts({
+  ranks,
+  isDump,
+}: {
+  readonly ranks: readonly RankView[];
+  readonly isDump: boolean;
+}): JSX.Element {
   const more = [...new Set(ranks.flatMap((each) => Object.keys(each.metadata?.extra ?? {})))];
   const rows: readonly Fact[] = [
     ...FACTS,
@@ -268,6 +288,12 @@ function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
     ]),
     ...more.map((name): Fact => [name, (rank) => rank.metadata?.extra[name] ?? "–"]),
   ];
+  const shown = rows.filter(
+    ([name, of]) =>
+      !isDump ||
+      more.includes(name) ||
+      (FACTS_OF_DUMP.has(name) && ranks.some((each) => of(each) !== "")),
+  );
   return (
     <div class="facts">
       <table class="metadata">
@@ -283,7 +309,7 @@ function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
           </tr>
         </thead>
         <tbody>
-          {rows.map(([name, of, title]) => (
+          {shown.map(([name, of, title]) => (
             <tr key={name} title={title}>
               <th scope="row">{name}</th>
               {ranks.map((each) => (

@@ -48,6 +48,14 @@ const VALUES: readonly (readonly [string, (of: StatisticNumbers) => WireNumber |
   ["finite max", (of) => (hasFinite(of) ? of.finite_max : null)],
 ];
 
+/** The rows of a table of statistics; those of finite values where others are among them. */
+function valuesOf(...all: readonly StatisticNumbers[]): typeof VALUES {
+  const isFinite = all.every(
+    (of) => of.nan_count + of.positive_inf_count + of.negative_inf_count === 0,
+  );
+  return isFinite ? VALUES.filter(([name]) => !name.startsWith("finite")) : VALUES;
+}
+
 type Bit = 0 | 1 | 2 | 4;
 
 const COUNTS: readonly (readonly [string, (of: StatisticNumbers) => number | null, string, Bit])[] =
@@ -79,7 +87,7 @@ export function StatisticTable({ of, isBool = false, onFind }: StatisticTablePro
   return (
     <table class="statistics">
       <tbody>
-        {VALUES.map(([name, get]) => (
+        {valuesOf(of).map(([name, get]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
             <td>
@@ -143,7 +151,7 @@ export function StatisticPair({
         </tr>
       </thead>
       <tbody>
-        {VALUES.map(([name, get]) => (
+        {valuesOf(one, other).map(([name, get]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
             <td>

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import type { Command, RankView, RunView } from "../wire";
 import { lastPlace, lossLines } from "../parts/chartLines";
 import { useLoss } from "../load/loss";
-import { lastPart, runTitle } from "../text/names";
+import { graphName, lastPart, runTitle } from "../text/names";
 import { hasFailed } from "../text/states";
 import { counted } from "../text/numbers";
 import { controlledRank, stepsToRun, type Theme, theme } from "../state/preferences";
@@ -24,7 +24,7 @@ import { Sparkline } from "../parts/Sparkline";
 import { openDialog } from "./dialogs";
 import { continueTraining } from "./Presets";
 
-const MOST_TABS = 8;
+const MOST_TABS = 4;
 
 /** Run, rank, state, controls and the loss: visible whatever else is. */
 export function TopBar(): JSX.Element {
@@ -32,7 +32,8 @@ export function TopBar(): JSX.Element {
   return (
     <header class="topbar">
       <a class="brand" href="./" title="All runs of this server">
-        <img src="./sonde.svg" width="18" height="18" alt="" /> Sonde
+        <img src="./sonde.svg" width="18" height="18" alt="" />
+        <span class="brand-name">Sonde</span>
       </a>
       {current !== null && <RunChoice current={current} />}
       {current !== null && <RankChoice current={current} />}
@@ -91,13 +92,18 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
   if (current.ranks.length > MOST_TABS) {
     return (
       <select
+        class="rank-choice"
         aria-label="Rank"
         value={String(chosen.rank)}
         onChange={(event) => chooseRank(Number(event.currentTarget.value))}
       >
         {current.ranks.map((each) => (
-          <option key={each.rank} value={String(each.rank)}>
-            rank {each.rank}: {each.state}
+          <option
+            key={each.rank}
+            value={String(each.rank)}
+            title={`${each.state}, step ${each.step}`}
+          >
+            rank {each.rank}
           </option>
         ))}
       </select>
@@ -190,39 +196,43 @@ const REASONS: Readonly<Record<NonNullable<RankView["reason"]>, string>> = {
   breakpoint: "at a breakpoint",
 };
 
-/** Which paused rank a running one waits for, as far as is known; empty without one. */
-function waitText(one: RankView, others: readonly RankView[]): string {
+/**
+ * Which paused rank a running one waits for, as far as is known, and where that rank paused; null
+ * without one.
+ */
+function waiting(one: RankView, others: readonly RankView[]): readonly [string, string] | null {
   const paused = others.filter((each) => each.state === "paused");
   const first = paused[0];
-  if (one.state !== "running" || first === undefined) return "";
+  if (one.state !== "running" || first === undefined) return null;
   const at = first.reason === null ? "" : ` ${REASONS[first.reason]}`;
   const who = paused.length === 1 ? `rank ${first.rank}` : `${paused.length} ranks`;
-  if (one.waits_for.length > 0) return `waiting for ${who}, paused${at}`;
-  return `running, ${who} paused${at}`;
+  if (one.waits_for.length > 0) return [`waiting for ${who}`, `, paused${at}`];
+  return [`running, ${who} paused`, at];
+}
+
+/** The state of a rank: what is always shown, and what only a wide window has room for. */
+function stateWords(one: RankView, others: readonly RankView[]): readonly [string, string] {
+  if (hasFailed(one)) return ["failed", ""];
+  if (!one.is_answering) return ["not answering", ""];
+  const reason = one.state === "paused" && one.reason !== null ? ` ${REASONS[one.reason]}` : "";
+  return waiting(one, others) ?? [`${one.state}${reason}`, ""];
 }
 
 function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
   const others = (run.value?.ranks ?? []).filter((each) => each.rank !== one.rank);
-  const reason = one.state === "paused" && one.reason !== null ? ` ${REASONS[one.reason]}` : "";
+  const [text, more] = stateWords(one, others);
   return (
     <div class="state" role="status" aria-label="State of the training">
       <span
         class={`pill ${hasFailed(one) ? "failed" : one.is_answering ? one.state : "lost"}`}
-        title={one.message}
+        title={one.message === "" ? `${text}${more}` : one.message}
       >
-        {hasFailed(one)
-          ? "failed"
-          : one.is_answering
-            ? waitText(one, others) || `${one.state}${reason}`
-            : "not answering"}
+        {text}
+        {more !== "" && <span class="pill-more">{more}</span>}
       </span>
       <span class="where">
         step <b>{one.step}</b>
-        {one.graph !== null ? (
-          <span class="quiet"> · graph {one.graph}</span>
-        ) : (
-          one.op !== null && <span class="quiet"> · new graph</span>
-        )}
+        <GraphOfStep rank={one} />
         {one.op !== null && (
           <button
             type="button"
@@ -236,6 +246,14 @@ function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
       </span>
     </div>
   );
+}
+
+/** The graph that runs or ran last, where the steps of a training differ. */
+function GraphOfStep({ rank: one }: { rank: RankView }): JSX.Element | null {
+  const { graphs } = one;
+  const current = graphs.find(({ id }) => id === one.graph);
+  if (graphs.length < 2 || current?.whole !== true) return null;
+  return <span class="quiet graph-of-step"> · {graphName(current, graphs)}</span>;
 }
 
 function goTo(op: string): void {
@@ -401,7 +419,7 @@ function LastLoss(): JSX.Element | null {
       title={`${title}; open the curve`}
       onClick={() => go({ tab: "loss" })}
     >
-      <span class="quiet">loss</span>
+      <span class="quiet loss-word">loss</span>
       {lasts.slice(0, MOST_LOSSES).map(({ optimizer, text, isFinite }) => (
         <span key={optimizer}>
           {lasts.length > 1 && <span class="quiet">{optimizer.split(" of ").at(-1)} </span>}

@@ -1,12 +1,14 @@
 import type { JSX } from "preact";
 import { rankListener, go, place, runs } from "../state/store";
 import { START } from "../state/place";
-import { attempt, toast } from "../state/toasts";
-import { Icon } from "../parts/Icon";
+import { CommandLine } from "../parts/CommandLine";
+import { SmoothingField } from "../parts/SmoothingField";
+import { EventLogs, useLogs } from "../health/logs/EventLogs";
 
 /** Shown while the server has no run, or not the one the address names. */
 export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Element {
   const { port, fingerprint } = rankListener.value;
+  const logs = useLogs() ?? [];
   const isMissing = place.value.run !== "" && runs.value.length > 0;
   const connecting = [
     `SONDE_DEBUGGER_HOST=${location.hostname.replace(/^\[|\]$/g, "")}`,
@@ -14,6 +16,13 @@ export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Eleme
     ...(fingerprint === "" ? [] : [`SONDE_DEBUGGER_FINGERPRINT=${fingerprint}`]),
     "sonde run train.py",
   ].join(" ");
+  if (logs.length > 0 && port === null && runs.value.length === 0)
+    return (
+      <main class="scroll charts health only-logs">
+        <SmoothingField />
+        <EventLogs logs={logs} />
+      </main>
+    );
   return (
     <main class="welcome">
       <h1>{!isLoaded ? "Connecting…" : isMissing ? "Run not found" : "Waiting for a training"}</h1>
@@ -49,27 +58,9 @@ export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Eleme
               <CommandLine text="sonde view sonde_dump" />
             </dd>
           </dl>
+          <EventLogs logs={logs} />
         </>
       )}
     </main>
-  );
-}
-
-/** A command line with a button that copies it. */
-function CommandLine({ text }: { readonly text: string }): JSX.Element {
-  return (
-    <div class="command-line">
-      <code>{text}</code>
-      <button
-        type="button"
-        aria-label={`Copy ${text}`}
-        title="Copy"
-        onClick={() =>
-          void attempt(() => navigator.clipboard.writeText(text).then(() => toast("Copied")))
-        }
-      >
-        <Icon name="copy" /> Copy
-      </button>
-    </div>
   );
 }

@@ -12,6 +12,7 @@ import {
   run,
   runs,
   selectOp,
+  tab,
 } from "../state/store";
 import { commonParts, differingPart } from "../text/differing";
 import { fileName, lastPart, leafText, opName, readParts, runTitle } from "../text/names";
@@ -97,7 +98,7 @@ export async function foundInGraph(
 }
 
 function show(path: string): void {
-  selectOp(path, { tab: place.value.tab === "tensor" ? "tensor" : "graph" });
+  selectOp(path, { tab: tab.value === "tensor" ? "tensor" : "graph" });
 }
 
 /** "step 12", or a number alone: a step of a dump, or so many steps of a training. */
@@ -178,6 +179,7 @@ function actions(): readonly Choice[] {
           action("draw the training step", () => chooseView("step")),
           action("draw everything", () => chooseView("everything")),
         ]),
+    action("show the health", () => go({ tab: "health" })),
     action("show the graph", () => go({ tab: "graph" })),
     action("show the tensor", () => go({ tab: "tensor" })),
     action("show the loss", () => go({ tab: "loss" })),

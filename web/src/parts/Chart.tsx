@@ -24,6 +24,8 @@ export interface Series {
    */
   readonly values: readonly (number | null | undefined)[];
   readonly isDashed?: boolean;
+  /** Drawn thin and pale, behind a line that matters more. */
+  readonly isFaint?: boolean;
   /** The text of the legend for a value that is not finite, such as "nan". */
   readonly words?: readonly (string | null)[];
 }
@@ -213,7 +215,8 @@ function optionsFor(
       ...series.map((each) => ({
         label: each.label,
         stroke: colour(`--series-${each.colour}`),
-        width: 1.5,
+        width: each.isFaint === true ? 0.75 : 1.5,
+        alpha: each.isFaint === true ? 0.5 : 1,
         ...(each.isDashed === true ? { dash: [5, 4] } : {}),
         points: { show: (plot: uPlot) => plot.data[0].length < MOST_POINTS },
         spanGaps: false,

@@ -8,7 +8,7 @@ import { HeatMap } from "../tensor/HeatMap";
 import { parseIndex } from "../tensor/slices";
 import { go, place, rank } from "../state/store";
 import { rangesText } from "../text/ranks";
-import { brief, counted, typeText } from "../text/numbers";
+import { brief, cosineText, counted, typeText } from "../text/numbers";
 import type { MergeKind, MergedTensor, RankPlacement, RankValues, TensorOfRanks } from "../wire";
 
 type Merge = MergeKind | "";
@@ -151,7 +151,7 @@ function Row({ of, ranks, first }: Same & { readonly first: number }): JSX.Eleme
       <td>{brief(statistics?.avg)}</td>
       <td>{brief(statistics?.l2norm)}</td>
       <td>{isFirst ? "–" : brief(distances?.max_abs_error)}</td>
-      <td>{isFirst ? "–" : brief(distances?.cosine)}</td>
+      <td>{isFirst || distances === null ? "–" : cosineText(distances.cosine)}</td>
       <td>
         {isFirst || distances === null ? "–" : `${distances.equal_count} of ${distances.count}`}
       </td>

@@ -5,16 +5,13 @@ export function hasStep({ steps }: GraphInfo, step: number): boolean {
   return steps.some(([first, last]) => first <= step && step <= last);
 }
 
-/**
- * The whole graph that has nearly all ops of a growing one, and the op at which the training is: it
- * also shows what comes next.
- */
+/** The whole graph that is shown in place of a growing one: it also shows what comes next. */
 function knownGraph(
   growing: GraphInfo | undefined,
   graphs: readonly GraphInfo[],
 ): GraphInfo | undefined {
   if (growing === undefined || growing.whole || growing.like === null) return undefined;
-  return graphs.find((each) => each.id === growing.like && each.here !== null);
+  return graphs.find((each) => each.id === growing.like);
 }
 
 /**
@@ -24,7 +21,7 @@ function knownGraph(
  * is replaced only by newer ones: the graphs of a GAN, which alternate, would flicker.
  */
 export function graphOf(
-  one: Pick<RankView, "graphs" | "graph" | "op" | "state">,
+  one: Pick<RankView, "graphs" | "graph" | "op" | "state"> & Partial<Pick<RankView, "reason">>,
   chosen: number | null,
   shown: number | null = null,
   step: number | null = null,
@@ -46,7 +43,9 @@ export function graphOf(
     chosen === null && current === null && op !== null
       ? graphs.findLast((each) => !each.whole)
       : undefined;
-  const known = knownGraph(chosen === null ? (named ?? growing) : undefined, graphs);
+  const alike = knownGraph(chosen === null ? (named ?? growing) : undefined, graphs);
+  // The op of a hit must be on the screen.
+  const known = one.reason === "hit" && alike?.here === null ? undefined : alike;
   return (
     known ?? named ?? growing ?? graphs.findLast((each) => each.whole) ?? graphs.at(-1) ?? null
   );

@@ -6,7 +6,7 @@ export type { GraphDetail };
  * Everything that determines what the page shows. The address contains it, so that a reload, or a
  * colleague with the link, shows the same.
  */
-export type Tab = "compare" | "graph" | "tensor" | "loss" | "ranks" | "run";
+export type Tab = "health" | "compare" | "graph" | "tensor" | "loss" | "ranks" | "run";
 export type Side = "hits" | "watchpoints" | "findings";
 export type NodeListing = "ops" | "lines";
 export type TensorMode = "table" | "heat" | "tiles" | "curve";
@@ -36,7 +36,8 @@ export interface Place {
   readonly run: string;
   readonly rank: number | null;
   readonly graph: number | null;
-  readonly tab: Tab;
+  /** Empty: the first screen of the run. */
+  readonly tab: Tab | "";
   readonly side: Side;
   readonly op: string;
   /** Scopes and groups open in the graph, and scopes open in the list. */
@@ -55,6 +56,9 @@ export interface Place {
   readonly curves: readonly string[];
   /** Other runs and ranks in the chart of the loss, as `run rank`. */
   readonly lossOf: readonly string[];
+  /** The statistic of the map of layers (empty: the first), and the run it is compared with. */
+  readonly layerStatistic: string;
+  readonly layersWith: string;
   readonly against: Against | null;
   readonly compared: ComparedPart;
   /** The first row of a long plane's comparison. */
@@ -89,7 +93,7 @@ export const START: Place = {
   run: "",
   rank: null,
   graph: null,
-  tab: "graph",
+  tab: "",
   side: "hits",
   op: "",
   open: [],
@@ -104,6 +108,8 @@ export const START: Place = {
   mode: "table",
   curves: [],
   lossOf: [],
+  layerStatistic: "",
+  layersWith: "",
   against: null,
   compared: "",
   comparedRow: 0,
@@ -131,6 +137,19 @@ export const START: Place = {
   pairSort: "order",
 };
 
+/** The statistics that boxes can be coloured by, and their names. */
+export const BOX_STATISTIC_NAMES: Readonly<Record<BoxStatistic, string>> = {
+  l2norm: "norm",
+  max: "largest |x|",
+  zeros: "share of zeros",
+  "non-finite": "NaN and Inf",
+  distance: "distance to the other dump",
+  time: "time in a profile",
+};
+export const BOX_STATISTICS = Object.keys(BOX_STATISTIC_NAMES) as readonly BoxStatistic[];
+
+const TABS = ["health", "graph", "compare", "tensor", "loss", "ranks", "run"] as const;
+
 function oneOf<T extends string>(text: string | null, choices: readonly T[], otherwise: T): T {
   return choices.find((choice) => choice === text) ?? otherwise;
 }
@@ -147,18 +166,14 @@ export function parsePlace(search: string): Place {
     run: text("run"),
     rank: whole(given.get("rank")),
     graph: whole(given.get("graph")),
-    tab: oneOf(given.get("tab"), ["graph", "compare", "tensor", "loss", "ranks", "run"], "graph"),
+    tab: oneOf(given.get("tab"), ["", ...TABS], ""),
     side: oneOf(given.get("side"), ["hits", "watchpoints", "findings"], "hits"),
     op: text("op"),
     open: given.getAll("open"),
     tree: given.getAll("tree"),
     isClosed: given.get("closed") === "1",
     view: oneOf(given.get("view"), ["model", "step", "everything"], "model"),
-    colourBy: oneOf(
-      given.get("colour"),
-      ["", "l2norm", "max", "zeros", "non-finite", "distance"],
-      "",
-    ),
+    colourBy: oneOf(given.get("colour"), ["", ...BOX_STATISTICS], ""),
     io: oneOf(given.get("io"), ["output", "input"], "output"),
     slot: whole(given.get("slot")) ?? 0,
     step: whole(given.get("step")),
@@ -166,6 +181,8 @@ export function parsePlace(search: string): Place {
     mode: oneOf(given.get("mode"), ["table", "heat", "tiles", "curve"], "table"),
     curves: given.getAll("curve"),
     lossOf: given.getAll("loss_of"),
+    layerStatistic: text("layer_statistic"),
+    layersWith: text("layers_with"),
     against: parseAgainst(given),
     compared: oneOf(given.get("compared"), ["", "both", "difference", "a", "b"], ""),
     comparedRow: Math.max(whole(given.get("compared_row")) ?? 0, 0),
@@ -235,6 +252,8 @@ export function formatPlace(place: Place): string {
   put("mode", place.mode, START.mode);
   for (const curve of place.curves) out.append("curve", curve);
   for (const other of place.lossOf) out.append("loss_of", other);
+  put("layer_statistic", place.layerStatistic, START.layerStatistic);
+  put("layers_with", place.layersWith, START.layersWith);
   if (place.against !== null) {
     out.append("compare", "1");
     put("with_step", place.against.step, null);

@@ -78,8 +78,16 @@ export const curveStatistic = stored(localStorage, "sonde.curveStatistic", "", i
 export const logCurve = stored(localStorage, "sonde.logCurve", false, isBoolean);
 const isShare = (value: unknown): value is number => isNumber(value) && value >= 0 && value < 1;
 export const smoothing = stored(localStorage, "sonde.smoothing", 0, isShare);
-/** Whether the column of details is folded away. */
-export const isRightFolded = stored(localStorage, "sonde.rightFolded", false, isBoolean);
+/** Whether the column of details is shown; "auto": where it has something to show. */
+export type DetailsColumn = "auto" | "shown" | "folded";
+const isDetailsColumn = (value: unknown): value is DetailsColumn =>
+  value === "auto" || value === "shown" || value === "folded";
+export const detailsColumn = stored<DetailsColumn>(
+  localStorage,
+  "sonde.details",
+  "auto",
+  isDetailsColumn,
+);
 /** How many steps one click runs, and of how many steps an op's values are kept. */
 export const stepsToRun = stored(sessionStorage, "sonde.steps", 1, isCount);
 export const stepsToKeep = stored(sessionStorage, "sonde.keep", 2, isCount);

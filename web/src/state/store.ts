@@ -12,6 +12,7 @@ import {
   type GraphDetail,
   type Io,
   type Place,
+  type Tab,
 } from "./place";
 import { controlledRank, nodeTicks } from "./preferences";
 import { patternsOf, toggled } from "./ticks";
@@ -104,6 +105,26 @@ export const rankToControl = computed<number | null>(() => {
 });
 /** The ticked nodes as patterns of a watchpoint. */
 export const tickedPatterns = computed<readonly string[]>(() => patternsOf(nodeTicks.value));
+
+/**
+ * The first screen of a run: the health of one that has several steps when the page first sees it,
+ * else the graph, and it stays that.
+ */
+const firstTabs = new Map<string, Tab>();
+
+function firstTab(of: RunView): Tab {
+  const known = firstTabs.get(of.id);
+  if (known !== undefined || of.ranks.length === 0) return known ?? "graph";
+  const found = of.opens_with_health ? "health" : "graph";
+  firstTabs.set(of.id, found);
+  return found;
+}
+
+/** The tab on the screen. */
+export const tab = computed<Tab>(() => {
+  if (place.value.tab !== "") return place.value.tab;
+  return run.value === null ? "graph" : firstTab(run.value);
+});
 
 export function hasEnded({ state }: Pick<RankView, "state">): boolean {
   return state === "ended" || state === "lost";
@@ -240,7 +261,7 @@ export function refreshTensors(): void {
 export function chooseRun(id: string): void {
   // Names of one program's ops mean nothing in another program.
   clearTicks();
-  go({ ...START, run: id, tab: place.value.tab === "tensor" ? "graph" : place.value.tab });
+  go({ ...START, run: id, tab: place.value.tab === "tensor" ? "" : place.value.tab });
 }
 
 /** Shows another rank of the run. The op stays selected, because all ranks run the same program. */

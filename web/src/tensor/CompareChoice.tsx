@@ -1,15 +1,12 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
-import type { ListedNode, RunView } from "../wire";
+import type { RunView } from "../wire";
 import { api, type TensorAt } from "../load/api";
 import { runTitle } from "../text/names";
 import type { Against, Io } from "../state/place";
 import { useResource } from "../load/resource";
-import { go, graph, graphAt, place, rank, run, runs } from "../state/store";
-import { isAborted } from "../state/toasts";
+import { go, graph, place, rank, run, runs } from "../state/store";
 import { Icon } from "../parts/Icon";
-import { TextField } from "../parts/TextField";
+import { OpNameField } from "./OpNameField";
 import { previousStep } from "./previousStep";
 
 export const SAME: Against = { step: null, op: null, io: null, slot: null, rank: null, run: null };
@@ -114,52 +111,21 @@ function Elsewhere({ at, current }: { at: TensorAt; current: RunView | null }): 
   );
 }
 
-const MOST_SUGGESTIONS = 12;
-
 /** The name of another tensor, with the server's suggestions. */
 function OtherTensor({ against }: { against: Against }): JSX.Element {
-  const found = useSignal<readonly ListedNode[]>([]);
-  const query = useSignal("");
-  useEffect(() => {
-    const at = graphAt.value;
-    if (at === null || query.value.length < 2) return undefined;
-    const abort = new AbortController();
-    const filter = {
-      query: query.value,
-      category: "",
-      phase: "",
-      file: "",
-      line: null,
-      hits: false,
-    };
-    const graphs = { ...at, run: against.run ?? at.run };
-    api
-      .nodes({ ...graphs, ...filter, offset: 0, limit: MOST_SUGGESTIONS }, abort.signal)
-      .then((page) => (found.value = page.nodes))
-      .catch((error: unknown) => {
-        if (!isAborted(error)) found.value = [];
-      });
-    return () => abort.abort();
-  }, [query.value]);
   const put = (op: string, io: Io, slot: number): void =>
     go({ against: { ...against, op, io, slot }, comparedRow: 0 });
   return (
     <>
-      <TextField
+      <OpNameField
         label="Name of the other op"
         class="other-op"
-        list="other-ops"
         placeholder="name of an op"
         title={against.op ?? ""}
         value={against.op ?? ""}
-        onType={(text) => (query.value = text)}
+        run={against.run}
         onDone={(op) => put(op, "output", 0)}
       />
-      <datalist id="other-ops">
-        {found.value.map((node) => (
-          <option key={node.name} value={node.name} />
-        ))}
-      </datalist>
       {against.op !== null && against.op !== "" && (
         <OtherSlot
           against={against}

@@ -6,8 +6,8 @@ import { counted } from "../text/numbers";
 import { go, isOver, place, rank, run, runs } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Icon } from "../parts/Icon";
-import { TextField } from "../parts/TextField";
 import { curveKey, type CurveAt } from "./curves";
+import { OpNameField } from "./OpNameField";
 
 /** A tensor's name; its rank and run where they differ among those shown. */
 export function curveName(at: CurveAt, all: readonly CurveAt[]): string {
@@ -22,9 +22,14 @@ export function curveName(at: CurveAt, all: readonly CurveAt[]): string {
   return parts.join(", ");
 }
 
+/** `problem`: why the tensor has no curve. */
+export interface ShownCurve extends StatisticCurve {
+  readonly problem?: string;
+}
+
 interface CurveListProps {
   readonly all: readonly CurveAt[];
-  readonly data: readonly StatisticCurve[];
+  readonly data: readonly ShownCurve[];
 }
 
 /** The tensors of the chart: since when each is recorded, and buttons to remove them. */
@@ -38,8 +43,9 @@ export function CurveList({ all, data }: CurveListProps): JSX.Element {
             <span class="name" title={at.op}>
               {curveName(at, all.length === 1 ? [] : all) || shortName(at.op)}
             </span>
-            <span class="quiet" role="status">
-              {recordedText({ ...curve, is_recorded: curve.is_recorded || canStop(at) })}
+            <span class={curve.problem === undefined ? "quiet" : "bad-text"} role="status">
+              {curve.problem ??
+                recordedText({ ...curve, is_recorded: curve.is_recorded || canStop(at) })}
             </span>
             {canStop(at) && (
               <button
@@ -108,14 +114,15 @@ export function AddCurve({ at }: { readonly at: CurveAt }): JSX.Element {
   const otherRuns = runs.value.filter((each) => each.id !== at.run);
   return (
     <p class="toolbar">
-      <TextField
+      <OpNameField
         label="Another tensor"
         class="wide"
-        title="The full name of an op or weight; its gradient ends with .grad"
+        title="The name of an op or weight; that of a gradient ends with .grad"
         value=""
-        placeholder="add another op or weight by its full name"
+        run={null}
+        placeholder="add another op or weight"
         onDone={(op) => {
-          if (op.trim() !== "") add([{ ...at, op: op.trim(), io: "output", slot: 0 }]);
+          if (op !== "") add([{ ...at, op, io: "output", slot: 0 }]);
         }}
       />
       {otherRanks.length > 0 && (

@@ -7,11 +7,11 @@ import { useResource } from "../load/resource";
 import { useTensorVersion } from "../load/tensorVersion";
 import { curveStatistic, logCurve, smoothing } from "../state/preferences";
 import { go, isOver, place, run, throttledVersion } from "../state/store";
-import { attempt } from "../state/toasts";
+import { attempt, isAborted, messageOf } from "../state/toasts";
 import { Chart, COLOURS, colourOf, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
 import { SmoothingField } from "../parts/SmoothingField";
-import { AddCurve, CurveList, curveName } from "./CurveList";
+import { AddCurve, CurveList, curveName, type ShownCurve } from "./CurveList";
 import {
   allSteps,
   badSteps,
@@ -37,7 +37,7 @@ export function CurvePane({ at }: { readonly at: TensorAt }): JSX.Element {
   const request = { keys: all.map(curveKey).join("\n") };
   const version = `${tensorVersion} ${throttledVersion("loss")}`;
   const { data, error, loading } = useResource(request, version, (_request, signal) =>
-    Promise.all(all.map((each) => api.curve(each, signal))),
+    Promise.all([api.curve(tensor, signal), ...others.map((each) => otherCurve(each, signal))]),
   );
   useRecording(all, data);
   if (error !== null) return <Empty title="No curve">{error}</Empty>;
@@ -55,6 +55,18 @@ export function CurvePane({ at }: { readonly at: TensorAt }): JSX.Element {
       <AddCurve at={tensor} />
     </div>
   );
+}
+
+/** The curve of a further tensor: one that cannot be read leaves the others in the chart. */
+async function otherCurve(at: CurveAt, signal: AbortSignal): Promise<ShownCurve> {
+  try {
+    return await api.curve(at, signal);
+  } catch (error) {
+    if (isAborted(error)) throw error;
+    const { op, io, slot } = at;
+    const type = { dtype: "", shape: [] };
+    return { op, io, slot, type, points: [], is_recorded: true, problem: messageOf(error) };
+  }
 }
 
 /** Has the statistics of what is shown recorded in every step, from the moment it is opened. */

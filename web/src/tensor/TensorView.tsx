@@ -10,6 +10,7 @@ import { go, opTensors, place, rank, run } from "../state/store";
 import { attempt, messageOf, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { KeepButton } from "../panels/KeepButton";
+import { canObtainValues, ObtainValues } from "../panels/ObtainValues";
 import { StatisticTable } from "../panels/Statistics";
 import { isComparing } from "./CompareChoice";
 import { ComparePane } from "./ComparePane";
@@ -112,11 +113,29 @@ function Unavailable({
   tensor: OpTensor | null;
   run: RunView;
 }): JSX.Element {
-  const { op } = place.value;
+  const { op, step } = place.value;
+  const statistics = tensor?.statistics ?? null;
+  const why = tensor !== null && tensor.why !== "" && tensor.why !== error && <p>{tensor.why}</p>;
+  if (step === null && canObtainValues(op))
+    return (
+      <Empty
+        title={
+          statistics === null
+            ? "No values yet"
+            : `No values yet, only the statistics of step ${tensor?.statistics_step ?? "?"}`
+        }
+      >
+        {why}
+        <p>
+          <ObtainValues op={op} />
+        </p>
+        {statistics !== null && <StatisticTable of={statistics} />}
+      </Empty>
+    );
   return (
     <Empty title="No values available">
       <p>{error}</p>
-      {tensor !== null && tensor.why !== "" && tensor.why !== error && <p>{tensor.why}</p>}
+      {why}
       {current.kind === "live" && (
         <p>
           <KeepButton run={current.id} op={op} />

@@ -149,6 +149,9 @@ export function graphText(graph: GraphInfo, graphs: readonly GraphInfo[]): strin
   const optimizers = new Set(graphs.map((each) => each.optimizer).filter((name) => name !== ""));
   const whose = optimizers.size > 1 && graph.optimizer !== "" ? ` · ${graph.optimizer}` : "";
   const count = graph.nodes === 0 ? "" : ` · ${counted(graph.nodes, "node")}`;
+  // The only graph needs no name.
+  if (graphs.length === 1 && graph.nodes > 0)
+    return `${counted(graph.nodes, "node")}${stateOf(graph)}`;
   return `${graphName(graph, graphs)}${whose}${count}${stateOf(graph)}`;
 }
 

@@ -18,7 +18,11 @@ const CAUSE: CauseView = {
     op: ORIGIN,
     origin: ORIGIN,
     part: "producer",
-    headline: { title: "sqrt made 54 NaN of 64 values", text: "sqrt made 54 NaN of 64 values." },
+    headline: {
+      title: "sqrt made 54 NaN of 64 values",
+      text: "sqrt made 54 NaN of 64 values.",
+      source: null,
+    },
   }),
   hits: 120,
   others: 62,
@@ -29,7 +33,9 @@ const CAUSE: CauseView = {
 };
 
 test("one cause is one entry, with the number of tensors of each phase", async () => {
-  answer({ "GET /runs/r/causes": () => ({ total: 1, causes: [CAUSE], undecided: 3 }) });
+  answer({
+    "GET /runs/r/causes": () => ({ total: 1, causes: [CAUSE], undecided: 3, harmless: 2 }),
+  });
   show(RUN);
   render(<Causes />);
   await screen.findByText("sqrt made 54 NaN of 64 values");
@@ -37,12 +43,13 @@ test("one cause is one entry, with the number of tensors of each phase", async (
   screen.getByRole("button", { name: /50 tensors in gradients/ });
   screen.getByText("108 hits");
   screen.getByRole("button", { name: /3 results not checkable/ });
+  screen.getByRole("button", { name: /2 tensors with NaN or Inf that are no fault/ });
   expect(screen.getAllByRole("listitem", { hidden: false }).length).toBeGreaterThan(1);
 });
 
 test("a phase unfolds into its tensors, which are asked for by origin and phase", async () => {
   answer({
-    "GET /runs/r/causes": () => ({ total: 1, causes: [CAUSE], undecided: 0 }),
+    "GET /runs/r/causes": () => ({ total: 1, causes: [CAUSE], undecided: 0, harmless: 0 }),
     "GET /runs/r/hits": () => ({ total: 60, hits: [hit(7, { part: "carrier" })], dropped: 0 }),
   });
   show(RUN);

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { OpDetails } from "../../src/panels/OpDetails";
 import { go, place } from "../../src/state/store";
 import type { Node, OpTensor, OpView, StatisticNumbers } from "../../src/wire";
-import { answer, hit, RANK, RUN, sent, show, useEmptyPage } from "./page";
+import { answer, GRAPH, RANK, refusal, RUN, sent, show, useEmptyPage } from "./page";
 
 useEmptyPage();
 
@@ -43,7 +43,7 @@ function missing(io: "input" | "output", why: string): OpTensor {
 
 /** Selects the op; the server answers with `view` and `tensors`. */
 function serveOp(view: Partial<OpView>, tensors: readonly OpTensor[]): void {
-  const whole: OpView = { node: NODE, graph: 0, consumers: [], hits: [], ...SHOWN, ...view };
+  const whole: OpView = { node: NODE, graph: 0, consumers: [], hits: 0, ...SHOWN, ...view };
   answer({
     "GET /runs/r/op": () => whole,
     "GET /runs/r/op/tensors": () => ({ op: LOG, step: 3, tensors, sources: [] }),
@@ -57,6 +57,30 @@ test("without a selected op the panel says how to select one", () => {
   show(RUN);
   render(<OpDetails />);
   expect(screen.getByText("Nothing selected")).toBeTruthy();
+});
+
+test("an op that the graph on the screen does not have is found in another graph", async () => {
+  go({ op: LOG });
+  answer({
+    "GET /runs/r/op": ({ query }) =>
+      query.get("graph") === "1"
+        ? { node: NODE, graph: 1, consumers: [], hits: 0, ...SHOWN }
+        : refusal("no op 'x' in graph 0", "no-such-op"),
+  });
+  const other = { ...GRAPH, id: 1, difference: "first step of AdamW" };
+  show({ ...RUN, ranks: [{ ...RANK, graphs: [GRAPH, other] }] });
+  render(<OpDetails />);
+  await screen.findByText(/in “first step of AdamW”/);
+  await userEvent.click(screen.getByRole("button", { name: "Show that graph" }));
+  expect(place.value.graph).toBe(1);
+});
+
+test("an op that no known graph of a rank has is no error", async () => {
+  answer({ "GET /runs/r/op": () => refusal("no op 'x' in graph 0", "no-such-op") });
+  go({ op: LOG });
+  show({ ...RUN, ranks: [RANK, { ...RANK, rank: 1 }] });
+  render(<OpDetails />);
+  expect(await screen.findByText("The known graphs of rank 0 do not have this op.")).toBeTruthy();
 });
 
 test("an op without values offers to run to it and to keep them", async () => {
@@ -123,8 +147,8 @@ test("the readers of an output are listed once each, many of them behind a butto
   expect(place.value.op).toBe("Default/f");
 });
 
-test("hits are counted without undecided results, and a click lists them", async () => {
-  serveOp({ hits: [hit(1), hit(2), hit(3, { verdict: "undecided" })] }, []);
+test("hits are counted, and a click lists them", async () => {
+  serveOp({ hits: 2 }, []);
   show(RUN);
   render(<OpDetails />);
   await userEvent.click(await screen.findByRole("button", { name: "2 hits" }));

@@ -2,12 +2,29 @@
 import { render, screen, waitFor } from "@testing-library/preact";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
+import { reportCommands } from "../../src/panels/Reports";
 import { RunPanel } from "../../src/panels/RunPanel";
 import { runs } from "../../src/state/store";
 import { answer, RANK, RUN, sent, show, useEmptyPage } from "./page";
 
 useEmptyPage();
 
+const METADATA = {
+  host: "vm",
+  pid: 1,
+  rank: 0,
+  world_size: 1,
+  device: "cpu",
+  framework: "torch",
+  framework_version: "2",
+  sonde_version: "0",
+  python_version: "3",
+  script: "train.py",
+  arguments: [],
+  working_directory: "/",
+  started: 0,
+  extra: {},
+};
 const ended = { ...RANK, state: "ended", exit_code: 0 } as const;
 
 function fact(name: string): readonly (string | null)[] {
@@ -24,6 +41,20 @@ test("the state of each rank comes with its reason", () => {
     "paused: paused by a script",
     "running",
   ]);
+});
+
+test("the commands that write reports about a training or a dump are listed", () => {
+  const metadata = { ...METADATA, script: "my train.py", arguments: ["--lr", "0.1"] };
+  expect(reportCommands({ ...RUN, ranks: [{ ...RANK, metadata }] })[0]?.[0]).toBe(
+    "sonde profile 'my train.py' --lr 0.1",
+  );
+  const dump = { ...RUN, id: "dump", kind: "dump", title: "/tmp/a" } as const;
+  expect(reportCommands(dump)[1]?.[0]).toBe("sonde loss /tmp/a OTHER --html loss.html");
+  show({ ...dump, id: "b", title: "/tmp/b" });
+  expect(reportCommands({ ...dump, peer: "b" })[0]?.[0]).toBe(
+    "sonde compare /tmp/a /tmp/b --html compare.html",
+  );
+  expect(reportCommands({ ...RUN, ranks: [{ ...RANK, metadata: null }] })).toEqual([]);
 });
 
 test("the address of each training process is shown", () => {

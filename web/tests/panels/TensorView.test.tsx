@@ -115,7 +115,7 @@ test("values that were not kept: the reason, and in a training a button to keep 
     ],
   });
   render(<TensorView />);
-  await waitFor(() => screen.getByText("No values available"));
+  await waitFor(() => screen.getByText("No values yet"));
   expect(screen.getByText("its memory was used again")).toBeTruthy();
   expect(screen.getAllByRole("button", { name: /keep/i }).length).toBeGreaterThan(0);
   setOpTensors(null);

@@ -25,6 +25,7 @@ export const GRAPH: GraphInfo = {
   like: null,
   here: null,
   difference: "",
+  is_compiled: false,
 };
 
 export const RANK: RankView = {
@@ -82,6 +83,7 @@ export const RUN: RunView = {
   warnings: [],
   headline: null,
   diagnosis: null,
+  opens_with_health: false,
 };
 
 export const DIAGNOSIS: DiagnosisView = {
@@ -143,6 +145,7 @@ export function hit(number: number, more: Partial<Hit> = {}): Hit {
     status: "supported",
     headline: null,
     advice: "",
+    is_harmless: false,
     ...more,
   };
 }
@@ -160,6 +163,11 @@ type Answer = (sent: Sent) => unknown;
 /** The requests since the test began, in order. */
 export let sent: Sent[] = [];
 let answers: ReadonlyMap<string, Answer> = new Map();
+
+/** An answer that refuses a request. */
+export function refusal(error: string, slug: string): Response {
+  return Response.json({ error, slug }, { status: 404 });
+}
 
 /** Answers requests by "METHOD path", the path without "api/v1". */
 export function answer(routes: Readonly<Record<string, Answer>>): void {
@@ -182,7 +190,8 @@ async function fetchFromTest(input: string, init: RequestInit = {}): Promise<Res
   if (found === undefined) {
     return Response.json({ error: `no answer to ${path}`, slug: "test" }, { status: 404 });
   }
-  return Response.json(found(request) ?? null);
+  const given = found(request) ?? null;
+  return given instanceof Response ? given : Response.json(given);
 }
 
 /** The server knows only `run`, and the page shows it. */

@@ -30,7 +30,7 @@ from sonde.adapters.torch.step_cycle import StepCycle
 from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.coverage import Gap
-from sonde.core.interruption import is_interruption
+from sonde.core.interruption import hidden_interruption, raise_interruption
 from sonde.core.text.problem_line import ProblemLine
 
 logger = logging.getLogger("sonde.capture")
@@ -273,9 +273,9 @@ class TorchAdapter:
         code has not finished what it was doing. The step is dropped, too, if the program's own
         recursion leaves no room for Sonde's functions.
         """
-        if is_interruption(error):
+        if hidden_interruption(error) is not None:
             self._drop_step("a signal handler of the program raised while Sonde worked")
-            raise error
+            raise_interruption(error)
         if self._switch.state is ObservationState.BROKEN:
             return
         if isinstance(error, RecursionError):

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +17,12 @@ import torch
 from sonde import kernels
 from sonde.adapters.torch import private
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
+from sonde.adapters.torch.checkpoints.lineage import keep_lineage, note_lineage
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
 from sonde.adapters.torch.dump_report import not_dumped
 from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
-from sonde.adapters.torch.dump_targets import DumpTarget, covering, pattern_of
+from sonde.adapters.torch.dump_targets import DumpTarget, covering, pattern_of, target_key
 from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.adapters.torch.processes import hide_received_tensors, observed_children
@@ -29,7 +30,7 @@ from sonde.adapters.torch.rank_lines import RankLines
 from sonde.capture.config import CaptureConfig
 from sonde.capture.config_text import describe
 from sonde.capture.requests import Switch, ToggledRequest
-from sonde.capture.session import Session
+from sonde.capture.session import Session, Subscription
 from sonde.core import own_code
 from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
@@ -67,13 +68,14 @@ class Capture:
     def switch(self, target: DumpTarget, pattern: OpPattern, enabled: bool) -> None:
         for request in self.toggled:
             covers = covering(self.adapter, target, pattern)
-            request.switches.append(Switch(pattern, covers, enabled != pattern.excludes))
+            is_on = enabled != pattern.excludes
+            request.add(target_key(target), Switch(pattern, covers, is_on))
 
 
 _log = logging.getLogger("sonde.capture")
 _NAME = "Net"
 _RUNNING: list[Capture] = []
-_SWITCHES: list[tuple[DumpTarget, OpPattern, bool]] = []
+_SWITCHES: dict[Hashable, tuple[DumpTarget, OpPattern, bool]] = {}
 _LOCK = threading.Lock()
 os.register_at_fork(after_in_child=_RUNNING.clear)
 
@@ -106,6 +108,7 @@ def attach(
     debugger: DebuggerOptions | None = None,
     compiled: CompiledMode = "observe",
     observe: Collection[Observed] = (),
+    subscriptions: Sequence[Subscription] = (),
 ) -> Iterator[Capture]:
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
@@ -113,12 +116,13 @@ def attach(
     more, also if neither a launcher nor a process group says so. ``debugger``: connect to a
     debugger. ``compiled``: how code of torch.compile is observed, see ``compiled/gate``.
     ``observe``: what belongs to the steps although it is not training, see ``eager/outside_step``.
-    Only one capture runs at a time: a second one inside the first is a UsageError.
+    ``subscriptions``: more sinks, for the ops of this process alone. Only one capture runs at a
+    time: a second one inside the first is a UsageError.
     """
     same: dict[str, Any] = {"step_by": step_by, "compiled": compiled, "observe": observe}
     make_adapter = partial(TorchAdapter, starts_at_once=starts_at_once, **same)
     has_others = has_other_ranks or (debugger is not None and debugger.world_size > 1)
-    capture = _start(config, rank, has_others, debugger, make_adapter)
+    capture = _start(config, rank, has_others, debugger, make_adapter, subscriptions)
     try:
         with ExitStack() as undo:
             _install(capture, config, undo)
@@ -138,6 +142,7 @@ def _start(
     has_others: bool,
     debugger: DebuggerOptions | None,
     make_adapter: Callable[..., TorchAdapter],
+    more: Sequence[Subscription],
 ) -> Capture:
     """Build the capture that runs from now on; UsageError if there is one already."""
     with _LOCK:
@@ -148,7 +153,7 @@ def _start(
             )
         lines = RankLines(current_rank() if rank is None else rank, has_others)
         with private.unobserved():
-            capture = _build(config, lines, debugger, make_adapter)
+            capture = _build(config, lines, debugger, make_adapter, more)
         _RUNNING.append(capture)
     return capture
 
@@ -161,6 +166,9 @@ def _install(capture: Capture, config: CaptureConfig | None, undo: ExitStack) ->
         debugging.join(capture.adapter, undo)
     undo.enter_context(own_code.configured(() if config is None else config.own_packages))
     hide_received_tensors(undo)
+    if capture.sinks is not None:
+        note_lineage(undo)
+        keep_lineage(capture.sinks.files.rank.metadata, undo)
     undo.enter_context(capture.adapter.attach())
 
 
@@ -198,10 +206,12 @@ def set_dump(target: DumpTarget, *, enabled: bool = True) -> None:
     capture starts, and holds for later ones too.
     """
     pattern = pattern_of(target)
-    _SWITCHES.append((target, pattern, enabled))
+    _SWITCHES.pop(target_key(target), None)
+    _SWITCHES[target_key(target)] = (target, pattern, enabled)
     for capture in _RUNNING:
         capture.switch(target, pattern, enabled)
-        capture.adapter.refresh()
+        if capture.toggled:
+            capture.adapter.refresh()
 
 
 def _build(
@@ -209,6 +219,7 @@ def _build(
     lines: RankLines,
     debugger: DebuggerOptions | None,
     make_adapter: Callable[..., TorchAdapter],
+    more: Sequence[Subscription],
 ) -> Capture:
     """A capture of the rank of ``lines`` that dumps, is debugged, both, or does nothing."""
     number = lines.rank
@@ -221,6 +232,7 @@ def _build(
     coverage = Coverage()
     sinks = None if config is None else _dump_sinks(config, lines, coverage)
     subscriptions = [] if sinks is None else sinks.subscriptions
+    subscriptions.extend(more)
     debugging = None
     if debugger is not None:
         debugging = TorchDebugging(debugger, number, lines, name=name, initial_step=initial_step)
@@ -236,7 +248,7 @@ def _build(
     for report in sinks.closing_reports:
         adapter.at_close(report)
     capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage, sinks)
-    for target, pattern, enabled in _SWITCHES:
+    for target, pattern, enabled in _SWITCHES.values():
         capture.switch(target, pattern, enabled)
     return capture
 

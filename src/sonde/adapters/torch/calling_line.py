@@ -11,6 +11,7 @@ from types import FrameType
 from sonde.adapters.torch import private
 from sonde.core.graph import Source
 from sonde.core.own_code import is_own
+from sonde.core.text.notebook_cells import shown_file
 
 _SONDE = os.path.join(os.path.dirname(os.path.abspath(__file__)).rsplit("adapters", 1)[0], "")
 
@@ -43,10 +44,16 @@ def calling_line() -> str:
 def line_of(frame: FrameType | None) -> str:
     """``train.py:8``, the innermost line of the user's own code; empty without one."""
     own = own_frame(frame)
-    return "" if own is None else f"{os.path.basename(own.f_code.co_filename)}:{own.f_lineno}"
+    if own is None:
+        return ""
+    return f"{os.path.basename(shown_file(own.f_code.co_filename))}:{own.f_lineno}"
+
+
+def source_of(file: str, line: int, function: str) -> Source:
+    """The line with its text."""
+    return _source_of(file, shown_file(file), line, function)
 
 
 @functools.lru_cache(maxsize=4096)
-def source_of(file: str, line: int, function: str) -> Source:
-    """The line with its text."""
-    return Source(file, line, function, linecache.getline(file, line).strip())
+def _source_of(file: str, shown: str, line: int, function: str) -> Source:
+    return Source(shown, line, function, linecache.getline(file, line).strip())

@@ -99,7 +99,7 @@ class DumpReport:
         if coverage.unchosen_gaps:
             return "; ".join(map(str, coverage.unchosen_gaps))
         if isinstance(self.request, ToggledRequest):
-            if not self.request.switches:
+            if not self.request.has_switches:
                 return "dump_mode is 2, and the program did not call sonde.set_dump"
             return "no op that sonde.set_dump switched on ran in the observed steps"
         patterns = [quoted(str(each)) for each in self.request.selection.ops or ()]

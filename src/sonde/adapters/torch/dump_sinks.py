@@ -15,13 +15,18 @@ from sonde.core.coverage import Coverage, Gap
 from sonde.core.finding import Finding
 from sonde.core.running_training import register_origin
 from sonde.core.text.number_text import size_text
+from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.findings import write_findings
 from sonde.dump.sinks.overflow import OverflowDump
-from sonde.dump.sinks.statistic import StatisticDump
+from sonde.dump.sinks.statistic import StatisticDump, StatisticForm
+from sonde.dump.sinks.statistic_csv import StatisticCsv
+from sonde.dump.sinks.statistic_parquet import StatisticParquet
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
+from sonde.dump.statistic_store import engine
+from sonde.dump.statistic_store.row_writer import StoreSettings
 from sonde.dump.writing.free_memory import most_bytes
 from sonde.dump.writing.python_writer import PythonWriter
 from sonde.dump.writing.writer import Writer, open_writer
@@ -132,8 +137,7 @@ def _statistics(
 ) -> StatisticDump:
     on_device = config.stat_calc_mode == "device"
     return StatisticDump(
-        files,
-        writer,
+        _statistic_form(config, files, writer, report),
         categories=config.statistic_categories,
         ios=config.ios,
         report=report,
@@ -141,6 +145,25 @@ def _statistics(
         high_precision=config.device_stat_precision_mode == "high",
         keeps_useless=config.keeps_useless_outputs,
     )
+
+
+def _statistic_form(
+    config: CaptureConfig, files: StepFiles, writer: Writer, report: Callable[[str], None]
+) -> StatisticForm:
+    """Parquet files if they are asked for and can be written, else ``statistic.csv``."""
+    if config.statistic_format == "parquet":
+        if engine.is_installed():
+            budget = config.memory_budget or default_budget()
+            settings = StoreSettings(
+                config.statistic_categories, budget, full_steps=config.statistic_full_steps
+            )
+            return StatisticParquet(files, settings)
+        text = (
+            "sonde: statistics are written as statistic.csv, because DuckDB, which writes Parquet "
+            f"files, is not installed: {engine.ADVICE}"
+        )
+        report(ProblemLine(text, slug="statistics-as-csv"))
+    return StatisticCsv(files, writer, config.statistic_categories)
 
 
 def _request(config: CaptureConfig, sinks: DumpSinks) -> SelectionRequest | ToggledRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import nn
@@ -41,6 +41,11 @@ def pattern_of(target: DumpTarget) -> OpPattern:
             slug="set-dump-target",
         )
     return OpPattern.of_function(function)
+
+
+def target_key(target: DumpTarget) -> Hashable:
+    """Equal for targets that cover the same ops. The target has to be kept as long as its key."""
+    return target if isinstance(target, str) else id(target)
 
 
 def covering(

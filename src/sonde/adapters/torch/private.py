@@ -199,8 +199,25 @@ def hide_from_compiler(*functions: Callable[..., Any]) -> None:
 
 
 def is_in_mode() -> bool:
-    """Whether ops pass through a dispatch mode."""
-    return bool(torch._C._len_torch_dispatch_stack())
+    """Whether a dispatch mode or a TorchFunctionMode sees ops."""
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack())
+
+
+@contextmanager
+def hidden_from_modes() -> Iterator[None]:
+    """Hide the ops of this block, which are Sonde's own, from all modes; tensor subclasses compute
+    them as usual, unless a TorchFunctionMode is active."""
+    if torch._C._len_torch_function_stack():
+        with without_torch_functions(), without_current_modes():
+            yield
+    else:
+        with without_current_modes():
+            yield
+
+
+def is_recording_trace() -> bool:
+    """Whether ``torch.jit.trace`` records the ops that run."""
+    return torch._C._get_tracing_state() is not None
 
 
 @contextmanager

@@ -214,6 +214,7 @@ class StepCycle:
         session, observer = self._session, self._observer
         is_kept = session.keeps_step()
         if observer.has_ops or is_kept:
+            observer.learn_if_repeated()
             raisers = observer.emitter.raisers if is_kept else ()
             has_parts = observer.has_run_graph
             parts = self._structures.parts_at(observer.last) if has_parts else ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.compare.losses.compare import LossSeries
-from sonde.compare.losses.events import EVENT_MARK, event_files, read_events
+from sonde.compare.losses.events import read_events
 from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log, unreadable
 from sonde.compare.runs.load import load_side
 from sonde.compare.runs.loss import loss_op, loss_value
 from sonde.core.errors import UsageError
+from sonde.core.files.event_records import EVENT_MARK, event_files
 from sonde.dump.reader import Dump
 from sonde.dump.reading.msprobe.tree import find_msprobe
 
@@ -73,9 +74,9 @@ def _from_directory(path: Path, tag: str | None) -> LossSeries:
         if (path / _REPORTS).is_file():
             return read_json(path / _REPORTS, tag)
         if any(each.name.startswith("rank_") for parent in level for each in parent.iterdir()):
-            return _from_dump(path)
+            return dump_losses(Dump(path))
         if find_msprobe(path) is not None:
-            return _from_dump(path)
+            return dump_losses(Dump(path))
         level = sorted(each for parent in level for each in parent.iterdir() if each.is_dir())[
             :1000
         ]
@@ -90,10 +91,10 @@ def _begins_with_brace(path: Path) -> bool:
         return stream.read(64).lstrip()[:1] in (b"{", b"[")
 
 
-def _from_dump(path: Path) -> LossSeries:
-    """The loss of each dumped step of the first rank."""
-    dump = Dump(path)
-    rank = dump.ranks[0]
+def dump_losses(dump: Dump, rank: int | None = None) -> LossSeries:
+    """The loss of each dumped step of a rank, by default of the first."""
+    path = dump.path
+    rank = dump.ranks[0] if rank is None else rank
     steps: list[int] = []
     values: list[float] = []
     for step in dump.steps(rank=rank):

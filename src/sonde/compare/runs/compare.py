@@ -9,7 +9,7 @@ from math import isnan
 from typing import Final, Literal
 
 from sonde.compare.options import CompareError, CompareOptions
-from sonde.compare.runs.fault import FaultFinder, is_mixed
+from sonde.compare.runs.fault import PERTURBED_FACTOR, FaultFinder, is_mixed
 from sonde.compare.runs.merging.fault_ranks import describe_fault
 from sonde.compare.runs.overview import loss_of, parts_of
 from sonde.compare.runs.pairing.alignment import Alignment
@@ -31,6 +31,7 @@ from sonde.compare.runs.step_work import (
 )
 from sonde.compare.runs.tensor_pairs import PendingPair
 from sonde.compare.runs.verdict import reach_verdict
+from sonde.core.graph import Source
 from sonde.core.operators.kinds import is_plumbing
 from sonde.dump.reader import Dump
 from sonde.workers.run import Work, run_work
@@ -181,6 +182,11 @@ class RunWork:
 
 def _notes(work: RunWork, kinds: Iterable[str]) -> tuple[str, ...]:
     notes = list(work.merge_notes)
+    if work.options.perturbed is not None:
+        notes.append(
+            f"tolerance: up to {PERTURBED_FACTOR:g} times the error of b with its weights changed "
+            "in their last bits, where that is more than rounding allows"
+        )
     if "statistics" in kinds:
         notes.append(
             "compared by statistics (norm, extremes, mean) where a side has no values: "
@@ -222,8 +228,8 @@ def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[i
         how=pair.how,
         members_a=tuple(op.name for op in pair.members_a),
         members_b=tuple(op.name for op in pair.members_b),
-        source_a=(pair.fault and pair.fault.source) or pair.a.source,
-        source_b=pair.b.source,
+        source_a=_fault_source(pair, "a") or pair.a.source,
+        source_b=_fault_source(pair, "b") or pair.b.source,
         tensors=tuple(measured.pair for measured in pair.measured),
         status=pair.status,
         error=pair.error,
@@ -234,6 +240,11 @@ def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[i
         reads=reads,
         fault=pair.fault,
     )
+
+
+def _fault_source(pair: PendingPair, side: Literal["a", "b"]) -> Source | None:
+    """The line of what ranks of this side did unlike others."""
+    return pair.fault.source if pair.fault is not None and pair.fault.side == side else None
 
 
 def _unpaired(

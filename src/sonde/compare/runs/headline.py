@@ -20,7 +20,7 @@ def comparison_headline(comparison: RunComparison) -> Headline | None:
     if found.inheritors:
         verb = "inherits" if found.inheritors == 1 else "inherit"
         inherited = f" {count_text(found.inheritors, 'later pair')} {verb} it."
-    source = pair.source_a or pair.source_b
+    source = pair.source or pair.source_b
     return Headline(
         title,
         f"{title} in step {pair.step}{on_ranks(pair)}, {pair.phase},{place_text(source)} "

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.compare.runs.layouts import lay_out
-from sonde.compare.runs.merging.record import MergedRecord
+from sonde.compare.runs.merging.record import MergedRecord, values_of_both
 from sonde.compare.runs.result import ComparedTensor, TensorPair
 from sonde.core.errors import DumpError, SondeError
 from sonde.core.keys import Io
@@ -135,12 +135,13 @@ def _different_shapes(task: MeasureTask) -> Measured:
 
 def _by_values(task: MeasureTask) -> Measured:
     a, b = _names(task)
-    left, right, merged = _values(task.a, task.b)
+    left, right, rules = values_of_both(task.a, task.b)
     laid = lay_out(left, right, is_weight=task.is_weight)
     if laid is None:
         return _different_shapes(task)
     values, layout = laid
-    layout = ", ".join(filter(None, (merged, layout))) or None
+    words = [*map(str, dict.fromkeys(rules)), layout]
+    layout = ", ".join(filter(None, words)) or None
     found = _with_ulp(kernels.compare_arrays(values, right), a.dtype, b.dtype)
     pair = TensorPair(a, b, _error(found), found, "values", layout)
     grown = _perturbed_error(task, right)
@@ -158,19 +159,6 @@ def _perturbed_error(task: MeasureTask, values: NDArray[Any]) -> float:
         return 0.0
     found = kernels.compare_arrays(other, values)
     return found.l2_error if isfinite(found.l2_error) else 0.0
-
-
-def _values(a: TensorRecord, b: TensorRecord) -> tuple[NDArray[Any], NDArray[Any], str]:
-    """The values of both; of ranks that were merged, the result and how."""
-    if isinstance(a, MergedRecord):
-        right = b.numpy()
-        left, rules = a.against(right)
-    elif isinstance(b, MergedRecord):
-        left = a.numpy()
-        right, rules = b.against(left)
-    else:
-        return a.numpy(), b.numpy(), ""
-    return left, right, ", ".join(map(str, dict.fromkeys(rules)))
 
 
 def _error(found: Distances) -> float:

@@ -12,6 +12,8 @@ from sonde.compare.options import CompareOptions
 from sonde.compare.runs.loss import loss_op, loss_value
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.result import Growth, LossPair, OpPair, Part, Status
+from sonde.compare.runs.run_side import SideOp
+from sonde.compare.runs.tolerance import ROUNDOFF
 
 LOSS_RTOL: Final = 1e-3
 """The relative tolerance of two losses of one step, as in migration guides."""
@@ -37,13 +39,19 @@ def loss_of(
     a, b = loss_value(found.a, op_a), loss_value(found.b, op_b)
     agrees: bool | None = None
     if a is not None and b is not None:
-        rtol, atol = LOSS_RTOL_LOW_PRECISION if mixed else LOSS_RTOL, 0.0
+        is_low = mixed or any(op is not None and _is_low_precision(op) for op in (op_a, op_b))
+        rtol, atol = LOSS_RTOL_LOW_PRECISION if is_low else LOSS_RTOL, 0.0
         if options.is_strict:
             rtol, atol = options.rtol or 0.0, options.atol or 0.0
         near = abs(a - b) <= atol + rtol * max(abs(a), abs(b))
         agrees = near or (isnan(a) and isnan(b)) or a == b
     names = (None if op is None else op.name for op in (op_a, op_b))
     return LossPair(step, rank, a, b, agrees, *names)
+
+
+def _is_low_precision(loss: SideOp) -> bool:
+    """Whether rounding the loss to its own dtype changes it by as much as 1/1000."""
+    return bool(loss.outputs) and ROUNDOFF.get(loss.outputs[0].spec.dtype, 0.0) > LOSS_RTOL
 
 
 def parts_of(pairs: Iterable[OpPair]) -> tuple[Part, ...]:

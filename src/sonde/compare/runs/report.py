@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from dataclasses import fields
 from typing import Any, Final
@@ -37,14 +36,10 @@ _OF_DIVERGENCE: Final = (
 )
 
 
-def json_text(comparison: RunComparison) -> str:
-    return json.dumps(document(comparison), indent=1, allow_nan=False) + "\n"
-
-
-def incomparable_text(error: str) -> str:
+def incomparable(error: str) -> dict[str, Any]:
     """The document of two runs that could not be compared at all."""
     empty: dict[str, Any] = {"first_divergence": None, "pairs": [], "unpaired": []}
-    return json.dumps({"verdict": "incomparable", **empty, "error": error}, indent=1) + "\n"
+    return {"verdict": "incomparable", **empty, "error": error}
 
 
 def document(comparison: RunComparison) -> dict[str, Any]:

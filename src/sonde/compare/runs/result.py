@@ -64,12 +64,14 @@ class TensorPair:
 @dataclass(frozen=True, slots=True)
 class RankFault:
     """Which ranks of a merged run differ from the other run: those whose parts do; empty if no
-    single ranks do. ``text`` says what they did, if that is known, ``source`` where."""
+    single ranks do. ``text`` says what they did, if that is known, ``source`` where, in the script
+    of ``side``."""
 
     ranks: tuple[int, ...]
     rule: Literal["gradient", "missing-on-rank", ""] = ""
     text: str = ""
     source: Source | None = None
+    side: Literal["a", "b"] = "a"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,11 @@ class OpPair:
     @property
     def ranks(self) -> tuple[int, ...]:
         return () if self.fault is None else self.fault.ranks
+
+    @property
+    def source(self) -> Source | None:
+        """The line to look at: that of a, or of b if ranks of b did something unlike others."""
+        return self.source_b if self.fault is not None and self.fault.side == "b" else self.source_a
 
     @property
     def is_leaf(self) -> bool:

@@ -55,6 +55,11 @@ class SideOp:
         return self.node_kind != "op"
 
     @property
+    def is_gradient_leaf(self) -> bool:
+        """Whether it is the gradient of a parameter, which FSDP2 hands over as a new tensor."""
+        return self.is_leaf and self.name.endswith(".grad")
+
+    @property
     def inputs_by_slot(self) -> Iterator[tuple[int, SideValue]]:
         return zip(self.input_slots, self.inputs, strict=True)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from sonde.compare.options import CompareError, CompareOptions
-from sonde.compare.runs.step_work import StepWork, has_other_micro_batches
+from sonde.compare.runs.step_work import StepWork, has_other_division
 from sonde.core.text.number_text import count_text
 from sonde.dump.reader import Dump
 
@@ -33,12 +33,13 @@ def steps_to_compare(a: Dump, b: Dump, options: CompareOptions) -> list[StepWork
 
 
 def _has_other_layout(a: Dump, b: Dump, options: CompareOptions) -> bool:
-    """Whether the runs have other numbers of ranks, or of micro-batches."""
+    """Whether the runs have other numbers of ranks or micro-batches, or divide tensors among their
+    ranks in other ways."""
     if len(a.ranks) != len(b.ranks) or options.layout_a.mesh or options.layout_b.mesh:
         return True
     common = [rank for rank in a.ranks if rank in b.ranks]
     steps = _wanted_steps(a, b, common[0], options) if common else []
-    return bool(steps) and has_other_micro_batches(a, b, steps[0], common[0])
+    return bool(steps) and has_other_division(a, b, steps[0], common[0])
 
 
 def _refuse_statistics(a: Dump, b: Dump) -> None:

@@ -11,8 +11,8 @@ from sonde.compare.run_layout import RunLayout
 from sonde.compare.runs.load import load_side
 from sonde.compare.runs.measure import Measured, MeasureTask, measure_all
 from sonde.compare.runs.merging.both_sides import MergedSides, merge_sides
-from sonde.compare.runs.merging.gradients import add_gradient_pairs
-from sonde.compare.runs.merging.merge import collect_ranks
+from sonde.compare.runs.merging.gradients import add_gradient_pairs, leave_out_layout
+from sonde.compare.runs.merging.merge import collect_ranks, placements_of
 from sonde.compare.runs.merging.micro_batches import count_backward_passes
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.pairing.pair import align
@@ -87,6 +87,7 @@ def prepare_step(
     found = align(side_a, side_b, work.names, work.known)
     pairs = pending_pairs(found)
     if merged is not None:
+        leave_out_layout(pairs)
         add_gradient_pairs(pairs, found, merged.settled)
     _measure(pairs, work, _perturbed_records(work), progress)
     return PreparedStep(work, pairs, found, merged, a.problems, b.problems)
@@ -102,7 +103,8 @@ def _coarser(a: Dump, b: Dump) -> Dump | None:
 
 def _merged(a: Dump, b: Dump, work: StepWork) -> MergedSides:
     sides_a, sides_b = _sides(a, work.step), _sides(b, work.step)
-    joins = _backward_passes(sides_a) != _backward_passes(sides_b)
+    # Ranks and micro-batches share out the same samples: which one gets a sample may differ.
+    joins = max(_backward_passes(sides_a) | _backward_passes(sides_b)) > 1
     return merge_sides(
         collect_ranks(sides_a, work.layout_a, joins_batches=joins),
         collect_ranks(sides_b, work.layout_b, joins_batches=joins),
@@ -117,10 +119,17 @@ def _backward_passes(sides: Mapping[int, RunSide]) -> set[int]:
     return {count_backward_passes(side) for side in sides.values()}
 
 
-def has_other_micro_batches(a: Dump, b: Dump, step: int, rank: int) -> bool:
-    """Whether one run accumulates gradients over more micro-batches than the other."""
-    counts = [count_backward_passes(load_side(dump, step, rank)) for dump in (a, b)]
-    return counts[0] != counts[1] and min(counts) > 0
+def has_other_division(a: Dump, b: Dump, step: int, rank: int) -> bool:
+    """Whether one run accumulates gradients over more micro-batches than the other, or, with
+    several ranks, the dumps record other placements."""
+    sides = [load_side(dump, step, rank) for dump in (a, b)]
+    counts = [count_backward_passes(side) for side in sides]
+    if counts[0] != counts[1] and min(counts) > 0:
+        return True
+    placements = [
+        {(each.sizes, each.axes) for each in placements_of(side).values()} for side in sides
+    ]
+    return len(a.ranks) > 1 and placements[0] != placements[1]
 
 
 def _perturbed_records(work: StepWork) -> Mapping[tuple[str, Io, int], TensorRecord]:

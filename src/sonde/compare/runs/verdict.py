@@ -64,7 +64,8 @@ def _first(found: RunComparison, readers: Readers) -> DivergenceStart | None:
         if pair.status == "diverged" or _has_other_shape(pair):
             shown = pair
             if pair.is_leaf:
-                shown = readers.get((pair.rank, pair.step, pair.a), pair)
+                reader = readers.get((pair.rank, pair.step, pair.a), pair)
+                shown = replace(reader, fault=pair.fault) if pair.fault else reader
             candidates.append((pair.step, shown.order, pair, shown))
     if not candidates:
         return None
@@ -88,7 +89,7 @@ def _finding(
         message,
         status=status,
         where=TensorKey(pair.step, pair.order, place.op, place.io, place.slot),
-        source=pair.source_a,
+        source=pair.source,
         evidence={
             "rank": pair.rank,
             "ranks": list(pair.ranks),
@@ -146,7 +147,8 @@ def _cause(pair: OpPair, tensor: TensorPair, found: RunComparison) -> tuple[str,
         )
         verb = "does" if others == 1 else "do"
         more = f"; so {verb} {count_text(others, 'other parameter')}" if others > 0 else ""
-        return "parameter", f"the parameter {pair.b} differs before the step begins{more}"
+        about = f": {pair.fault.text}" if pair.fault is not None and pair.fault.text else ""
+        return "parameter", f"the parameter {pair.b} differs before the step begins{about}{more}"
     if pair.kind == "input":
         text = f"the input {pair.b} of the step differs: not the same data, or not the same order"
         return "input", text

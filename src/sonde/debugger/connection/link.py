@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import SondeError
+from sonde.core.interruption import start_thread
 from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
 from sonde.wire.rank import (
     MISSED_HEARTBEATS,
@@ -130,7 +131,7 @@ class Link:
             time.sleep(delay)
             delay = min(2 * delay, 1.0)
         if not self._stop.is_set():
-            self._thread.start()
+            start_thread(self._thread)
         return self.is_connected
 
     def send(self, message: FromRank, *, soon: bool = False) -> None:

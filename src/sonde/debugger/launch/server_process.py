@@ -10,7 +10,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Final
 from urllib.parse import unquote
 
@@ -27,7 +30,17 @@ _RANKS: Final = re.compile(r"^sonde: trainings connect to port (\d+)")
 _SLUG: Final = re.compile(r"(.*) \[([a-z][a-z0-9-]*)\]")
 _START_SECONDS: Final = 60.0
 _LAST_OUTPUT_SECONDS: Final = 2.0
+_SIGNAL_SECONDS: Final = 1.0
 _TOKEN: Final = "SONDE_DEBUGGER_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """Where a server prints the findings about the ranks of a job: an open file descriptor, and a
+    file, empty for none."""
+
+    stderr: int
+    findings_file: str
 
 
 class ServerProcess:
@@ -35,11 +48,12 @@ class ServerProcess:
 
     ``page`` is the address to open in a browser, ``elsewhere`` the address for other machines if
     that differs, ``rank_port`` the port for ranks. A port that is None is the default port, or any
-    free port if that is taken.
+    free port if that is taken. ``profile``: where the profile is that graphs are coloured by.
+    ``logdir``: directories with event files that the page shows.
 
     The server runs in its own session, so that Ctrl-C at the terminal does not reach it. It ends
     when this process ends (``launch.guard``), or, with ``lingers``, when after that no training is
-    connected to it any more.
+    connected to it any more. ``job``: it prints and stores the findings about the ranks of a job.
     """
 
     def __init__(
@@ -51,9 +65,13 @@ class ServerProcess:
         token: str = "",
         certfile: str = "",
         keyfile: str = "",
+        profile: str = "",
+        logdir: Sequence[Path] = (),
         pause: bool = True,
         lingers: bool = False,
+        job: JobOutput | None = None,
     ) -> None:
+        self._job = job
         self._last_signal = END_WHEN_UNUSED if lingers else signal.SIGTERM
         self.page = ""
         self.elsewhere = ""
@@ -61,7 +79,9 @@ class ServerProcess:
         self.token = token
         certificate = server_certificate(certfile, keyfile)
         self.fingerprint = "" if certificate is None else certificate.fingerprint()
-        self._certificate = ["--certfile", certfile, "--keyfile", keyfile] if certfile else []
+        self._options = ["--certfile", certfile, "--keyfile", keyfile] if certfile else []
+        self._options += ["--profile", profile] if profile else []
+        self._options += [word for each in logdir for word in ("--logdir", str(each))]
         wanted = [
             free_port(host, DEFAULT_PAGE_PORT) if port is None else port,
             free_port(host, DEFAULT_PORT) if rank_port is None else rank_port,
@@ -79,7 +99,10 @@ class ServerProcess:
         command = [sys.executable, "-m", "sonde.debugger.launch.guard", str(int(self._last_signal))]
         command += ["serve", "--host", host]
         command += ["--port", str(port), "--debugger-port", str(rank_port)]
-        command += ["--pause" if pause else "--no-pause", *self._certificate]
+        command += ["--pause" if pause else "--no-pause", *self._options]
+        if self._job is not None:
+            command += ["--job-stderr", str(self._job.stderr)]
+            command += ["--job-findings", self._job.findings_file]
         environ = {name: text for name, text in os.environ.items() if name != _TOKEN}
         if self.token:
             environ[_TOKEN] = self.token
@@ -91,6 +114,7 @@ class ServerProcess:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            pass_fds=() if self._job is None else (self._job.stderr,),
         )
         self._errors: deque[str] = deque(maxlen=3)
         self._is_known = threading.Event()
@@ -149,8 +173,14 @@ class ServerProcess:
         return self._process.poll() is None
 
     def wait(self) -> None:
-        """Wait until the server ends; KeyboardInterrupt is passed on."""
-        self._process.wait()
+        """Wait until the server ends; KeyboardInterrupt is passed on.
+
+        A signal that arrives just before a blocking call does not interrupt it: its handler runs
+        when the call returns. So no call blocks for long.
+        """
+        while self.is_running:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SIGNAL_SECONDS)
 
     def leave(self) -> None:
         """Close the server's standard input: this process does not need the server any more."""

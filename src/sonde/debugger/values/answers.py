@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.statistics import Statistics
-from sonde.debugger.values.downsample import heat_of
+from sonde.core.statistics import CellBy, Statistics
 from sonde.debugger.values.slices import Plane, as_floats, parse_plane
 from sonde.dump.writing.npy_header import npy_header
+from sonde.kernels.downsample import heat_of
+from sonde.kernels.histogram import histogram
 from sonde.wire.convert import distance_numbers, statistic_numbers
 from sonde.wire.numbers import Number, to_wire
 from sonde.wire.questions import (
@@ -27,7 +28,6 @@ from sonde.wire.questions import (
     AskHeat,
     AskSummary,
     AskTable,
-    CellBy,
     Compared,
     DistanceNumbers,
     Heat,
@@ -40,9 +40,6 @@ from sonde.wire.shapes import TensorName, TensorType
 
 _MOST_BINS: Final = 1000
 _MOST_HEAT: Final = 1024
-_BLOCK: Final = 1 << 16
-_NARROW: Final = 1e-9
-_TINY: Final = 1e-280
 _BFLOAT16_ULPS: Final = 1 << 16
 """Distance between neighbouring bfloat16 values, in float32 values."""
 
@@ -93,7 +90,8 @@ def summarize(values: Values, bins: int = 50, index: str = "") -> Summary:
     statistics = statistics_of(array)
     if statistics is None:
         return Summary(values.name, values.type, None, None)
-    bars = histogram(array, statistics, min(max(bins, 1), _MOST_BINS))
+    found = histogram(array, statistics, min(max(bins, 1), _MOST_BINS))
+    bars = None if found is None else Histogram(*found)
     return Summary(values.name, values.type, statistic_numbers(statistics), bars)
 
 
@@ -102,53 +100,10 @@ def statistics_of(array: NDArray[Any]) -> Statistics | None:
     return kernels.summarize_array(array) if array.dtype.kind in "biuf" else None
 
 
-def histogram(array: NDArray[Any], statistics: Statistics, bins: int) -> Histogram | None:
-    """Finite elements in ``bins`` bins of equal width from the smallest to the largest.
-
-    None without finite elements; one bin where all are equal.
-    """
-    low, high = float(statistics.finite_min), float(statistics.finite_max)
-    finite = statistics.count - statistics.non_finite_count
-    if not finite:
-        return None
-    if low == high:
-        return Histogram((low, high), (finite,))
-    # In quarters: the width of the full range of float64 overflows float64, and half of it is so
-    # close to the maximum that dividing it into bins and adding these up again may overflow.
-    edges = np.linspace(low / 4, high / 4, bins + 1) * 4
-    edges[0], edges[-1] = low, high
-    counts = np.zeros(bins, np.int64)
-    flat = array.reshape(-1)
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK].astype(np.float64)
-        if statistics.non_finite_count:
-            block = block[np.isfinite(block)]
-        counts += np.bincount(_places(block, edges), minlength=bins)
-    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
-
-
-def _places(block: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The bin of each element: the last one whose lower edge is not above it.
-
-    Bins are of equal width, so the bin is computed, and then corrected by comparing with the edges,
-    because the computation may be wrong in the last bit; numpy.histogram does the same.
-    """
-    bins = len(edges) - 1
-    low, high = float(edges[0]), float(edges[-1])
-    width = high / 2 - low / 2
-    if width < max(_NARROW * bins * max(-low, high), _TINY):  # One bit may be more than a bin.
-        return np.asarray(np.searchsorted(edges[1:-1], block, "right"))
-    places = ((block / 2 - low / 2) * (bins / width)).astype(np.intp)
-    np.minimum(places, bins - 1, out=places)
-    places -= block < edges[places]
-    places += (block >= edges[places + 1]) & (places != bins - 1)
-    return places
-
-
 def tabulate(values: Values, index: str = "") -> Table:
     """The elements at ``index``, or the first of them, as many as a table may have."""
     plane = parse_plane(index, values.array.shape).clipped(MOST_CELLS, MOST_COLUMNS)
-    return _table(values.name, values.type, plane, _cells(plane.of(values.array)))
+    return _table(values.name, values.type, plane, cells_of(plane.of(values.array)))
 
 
 def _table(name: TensorName, type_: TensorType, plane: Plane, cells: tuple[Number, ...]) -> Table:
@@ -167,7 +122,7 @@ def _table(name: TensorName, type_: TensorType, plane: Plane, cells: tuple[Numbe
     )
 
 
-def _cells(plane: NDArray[Any]) -> tuple[Number, ...]:
+def cells_of(plane: NDArray[Any]) -> tuple[Number, ...]:
     """Elements row by row; booleans as 0 and 1, complex numbers as text."""
     flat = plane.reshape(-1)
     if flat.dtype.kind == "b":
@@ -230,8 +185,8 @@ def compare(a: Values, b: Values, index: str = "", tolerance: float = 0.0) -> Co
     )
     type_ = TensorType("float64", a.array.shape)
     return Compared(
-        _table(a.name, a.type, shown, _cells(cells_a)),
-        _table(b.name, b.type, shown, _cells(cells_b)),
+        _table(a.name, a.type, shown, cells_of(cells_a)),
+        _table(b.name, b.type, shown, cells_of(cells_b)),
         _table(a.name, type_, shown, difference),
         Heat(a.name, type_, plane.index, *picture),
         distances,
@@ -252,7 +207,7 @@ def _differences(a: NDArray[Any], b: NDArray[Any], boundary: float) -> tuple[Num
         pairs = zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True)
         exact = (int(left) - int(right) for left, right in pairs)
         return tuple(to_wire(value if abs(value) > boundary else 0) for value in exact)
-    return _cells(_float_differences(a, b, boundary))
+    return cells_of(_float_differences(a, b, boundary))
 
 
 def _float_differences(a: NDArray[Any], b: NDArray[Any], boundary: float) -> NDArray[np.float64]:

@@ -201,20 +201,19 @@ class TensorLookup:
         )
         if is_held and name.step is not None:
             return (
-                f"the value of {name.op} in step {name.step} was not kept; from now on the value "
-                "of the previous step is kept"
+                f"step {name.step} of {name.op} was not saved; from now on the previous step is "
+                "kept"
             )
         if is_held:
             return f"{name.op} does not exist at this point of the step"
         steps = self._cache.steps((name.op, name.io, name.slot))
         if steps and name.step is not None:
             kept = ", ".join(map(str, steps))
-            return f"{name.op} of step {name.step} was not kept; kept are the steps {kept}"
+            return f"step {name.step} of {name.op} was not saved; saved are the steps {kept}"
         if self._graphs.node(name.op) is None and self._graphs.graph_with(name.op) is None:
             return f"no op {name.op!r} in the steps observed so far"
         return (
-            f"the values of {name.op} are not kept: run to this op to see them, or keep them from "
-            "the next step on"
+            f"no values of {name.op} yet: run to this op, or keep its values from the next step on"
         )
 
     # ------------------------------------------------------------------- ops

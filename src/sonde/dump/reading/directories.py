@@ -6,8 +6,8 @@ Only directories are listed here, never the files of a step, so that a dump of a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +16,8 @@ from sonde.core.errors import DumpError
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
 from sonde.dump.reading.recognition import looks_like, old_format
+from sonde.dump.reading.side_files import read_net_name
+from sonde.dump.reading.stored_statistics import StoredStep, stored_steps
 
 if TYPE_CHECKING:
     from sonde.dump.graph_files.pb import GraphFile, GraphWriter
@@ -25,7 +27,9 @@ FOREIGN = "is not part of a dump"
 _SEARCH_DEPTH = 3
 _SEARCH_LIMIT = 20_000
 _LOOKED_AT = 5
-_OWN_DIRECTORIES = frozenset({layout.METADATA, layout.GRAPHS, layout.EXECUTION_ORDER})
+_OWN_DIRECTORIES = frozenset(
+    {layout.METADATA, layout.GRAPHS, layout.EXECUTION_ORDER, layout.STATISTICS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +55,17 @@ class DumpProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepDir:
-    """One directory of tensors; ``graph_id`` is None where the process ended inside the step."""
+    """One directory of tensors; ``graph_id`` is None where the process ended inside the step.
+
+    ``stored``: the rows of the step in Parquet files; then the directory need not exist.
+    """
 
     rank: int
     net: str
     graph_id: int | None
     step: int
     path: Path
+    stored: StoredStep | None = None
 
 
 class StepSource(Protocol):
@@ -189,13 +197,14 @@ def scan_rank(rank: int, root: Path) -> RankTree:
     nets = []
     for entry in _entries(root):
         if not entry.is_dir():
-            if entry.name != layout.OVERFLOW:
+            if entry.name not in (layout.OVERFLOW, layout.FINDINGS):
                 scan.foreign(entry)
         elif entry.name in _OWN_DIRECTORIES and not _has_numbers(entry):
             continue
         elif scan.net(entry):
             nets.append(entry.name)
     paths = RankLayout(root)
+    nets += scan.stored(paths, nets)
     graph_ids = {step.graph_id for step in scan.steps if step.graph_id is not None}
     for file in _entries(paths.graphs):
         if (parsed := layout.parse_graph_file(file.name)) is not None:
@@ -257,6 +266,23 @@ class _Scan:
             )
         else:
             self.problems.append(DumpProblem(Path(entry.path), FOREIGN, is_foreign=True))
+
+    def stored(self, paths: RankLayout, nets: Sequence[str]) -> list[str]:
+        """Add the steps that have rows in Parquet files; the net, if no directory has its name."""
+        try:
+            found = {each.step: each for each in stored_steps(paths.statistics)}
+        except DumpError as error:
+            self.problems.append(DumpProblem.of(paths.statistics, error))
+            return []
+        if not found:
+            return []
+        self.steps = [replace(each, stored=found.pop(each.step, None)) for each in self.steps]
+        net = nets[0] if nets else read_net_name(paths.metadata_dump_config)
+        self.steps += [
+            StepDir(self.rank, net, each.graph, step, paths.step_dir(net, each.graph, step), each)
+            for step, each in found.items()
+        ]
+        return [] if nets else [net]
 
     def net(self, entry: os.DirEntry[str]) -> bool:
         """Whether the directory holds graphs, and so is a net.

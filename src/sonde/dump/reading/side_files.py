@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from sonde.core.coverage import Gap, gaps_from_json
 from sonde.core.errors import DumpError
-from sonde.core.finding import Finding, from_fields
+from sonde.core.finding import Finding, from_fields, lines_of
 from sonde.core.graph import Source
 from sonde.dump.bounded_file import read_bytes
 
@@ -50,7 +50,8 @@ class OverflowEntry:
 @dataclass(frozen=True, slots=True)
 class OverflowVerdict:
     """The ``overflow.json`` of a rank: the verdict, the sentence about the first fault (empty
-    without one), and its op, step, line and advice."""
+    without one), and its op, step, line, cause and advice. ``explained_by``: the kind of the
+    diagnosis' finding that explains the fault, or empty."""
 
     verdict: str
     title: str
@@ -59,6 +60,30 @@ class OverflowVerdict:
     step: int | None
     source: Source | None
     advice: str
+    cause: str = ""
+    explained_by: str = ""
+
+    def finding(self, rank: int | None) -> Finding | None:
+        """The fault as a finding; None if there is none. ``rank``: None if there is only one."""
+        if self.verdict != "fault":
+            return None
+        return Finding(
+            "non-finite-origin",
+            "error",
+            f"{self.title}: {self.cause}" if self.cause else self.title,
+            status="established",
+            source=self.source,
+            advice=self.advice,
+            op=self.op or None,
+            rank=rank,
+            step=self.step,
+        )
+
+    def is_told_by(self, found: Finding) -> bool:
+        """Whether ``found`` is the same fault: it explains this one, and is at the same line."""
+        lines = {(each.file, each.line) for each in lines_of(found)}
+        here = None if self.source is None else (self.source.file, self.source.line)
+        return found.rule == self.explained_by and here in lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +135,9 @@ def read_verdict(path: Path) -> OverflowVerdict:
     found = read_json(path)
     if not isinstance(found, dict) or not isinstance(found.get("verdict"), str):
         raise DumpError(f"{path}: not a verdict on a run", slug="json-file")
-    headline, origin = found.get("headline"), found.get("origin")
-    headline = headline if isinstance(headline, dict) else {}
-    origin = origin if isinstance(origin, dict) else {}
-    cause = found.get("finding") or origin.get("cause")
-    cause = cause if isinstance(cause, dict) else {}
+    headline, origin = _object(found.get("headline")), _object(found.get("origin"))
+    own_cause, explaining = _object(origin.get("cause")), _object(found.get("finding"))
+    cause = explaining or own_cause
     return OverflowVerdict(
         found["verdict"],
         str(headline.get("title") or ""),
@@ -123,7 +146,13 @@ def read_verdict(path: Path) -> OverflowVerdict:
         _of_type(origin.get("step"), int),
         _source(origin.get("source")),
         str(cause.get("advice") or ""),
+        str(own_cause.get("text") or ""),
+        str(explaining.get("kind") or ""),
     )
+
+
+def _object(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}
 
 
 def _entry(path: Path, number: int, entry: Any) -> OverflowEntry:
@@ -165,3 +194,14 @@ def _source(source: Any) -> Source | None:
 def _tensors(tensors: Any) -> tuple[dict[str, Any], ...]:
     found = tensors if isinstance(tensors, list) else []
     return tuple(tensor for tensor in found if isinstance(tensor, dict))
+
+
+def read_net_name(path: Path) -> str:
+    """The name of the network in the configuration of a dump, or the default name."""
+    try:
+        content = read_json(path) if path.is_file() else None
+    except DumpError:
+        content = None
+    common = content.get("common_dump_settings") if isinstance(content, dict) else None
+    name = common.get("net_name") if isinstance(common, dict) else None
+    return name if isinstance(name, str) and name else "Net"

@@ -115,7 +115,7 @@ class _RowReader:
             _whole(slot),
             _whole(nbytes),
             _dtype(dtype),
-            _shape(shape),
+            parse_shape(shape),
             values,
         )
 
@@ -126,7 +126,8 @@ def _dtype(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _shape(text: str) -> tuple[int, ...]:
+def parse_shape(text: str) -> tuple[int, ...]:
+    """The sizes in ``(4,1,28,28)``; ValueError for other texts."""
     match = _SHAPE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a shape")

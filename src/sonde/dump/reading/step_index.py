@@ -14,7 +14,7 @@ from sonde.dump import layout
 from sonde.dump.graph_files.pb import GraphFile
 from sonde.dump.op_names import OpNames
 from sonde.dump.reading.directories import DumpProblem, StepDir, StepSource
-from sonde.dump.reading.step_listing import Item, Listing, list_op, list_step
+from sonde.dump.reading.step_listing import Item, Listing, list_op, list_stored
 from sonde.dump.tensor_record import TensorRecord
 
 
@@ -82,7 +82,7 @@ def index_step(
     """List the directory. ``graphs``: the step's own, or all of the rank where that is unknown.
     ``source`` reads the step if it is in a layout of another program."""
     if source is None:
-        listing = list_step(step.path)
+        listing = list_stored(step)
     else:
         try:
             listing = source.listing(step)
@@ -103,7 +103,7 @@ def index_op(step: StepDir, op_type: str, op_name: str, order: int) -> tuple[Ite
 
     ``order`` is its place in the graph. None where the whole directory must be read.
     """
-    listing = list_op(step.path, op_type, op_name)
+    listing = list_op(step, op_type, op_name)
     if listing is None:
         return None
     for item in (*listing.items, *listing.rows):

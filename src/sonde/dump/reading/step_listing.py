@@ -14,7 +14,7 @@ from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.file_names import read_mapping
 from sonde.dump.op_names import OpText
-from sonde.dump.reading.directories import FOREIGN, DumpProblem
+from sonde.dump.reading.directories import FOREIGN, DumpProblem, StepDir
 from sonde.dump.reading.statistic_rows import StatisticRow, read_rows
 
 MAX_TEXT_BYTES = 1 << 30
@@ -68,6 +68,15 @@ class Listing:
         return found
 
 
+def list_stored(step: StepDir) -> Listing:
+    """The contents of a step of a dump by Sonde, from its directory or from Parquet files."""
+    if step.stored is None:
+        return list_step(step.path)
+    listing = list_step(step.path) if step.path.is_dir() else Listing(step.path, [], [], {}, [])
+    _add_stored(step, None, listing)
+    return listing
+
+
 def list_step(path: Path) -> Listing:
     """Read the names in a directory, its ``mapping.csv`` and ``statistic.csv``; nothing else."""
     listing = Listing(path, [], [], {}, [])
@@ -95,14 +104,15 @@ def list_step(path: Path) -> Listing:
     return listing
 
 
-def list_op(path: Path, op_type: str, op_name: str) -> Listing | None:
-    """The part of ``list_step`` for one op of a dump by Sonde, without reading the files of others.
+def list_op(step: StepDir, op_type: str, op_name: str) -> Listing | None:
+    """The part of ``list_stored`` for one op, without reading the files of others.
 
     None where the whole directory must be read: with a ``mapping.csv``, or after an error.
     """
+    path = step.path
     listing = Listing(path, [], [], {}, [])
     try:
-        names = os.listdir(path)
+        names = os.listdir(path) if step.stored is None or path.is_dir() else []
     except OSError:
         return None
     if layout.MAPPING in names:
@@ -115,6 +125,8 @@ def list_op(path: Path, op_type: str, op_name: str) -> Listing | None:
     listing.items = [item for item in listing.items if f"{item.op.escaped}." == start]
     if layout.STATISTIC in names:
         _take_rows(_read(path / layout.STATISTIC, listing), op_type, op_name, listing)
+    if step.stored is not None:
+        _add_stored(step, op_name, listing)
     return None if listing.problems else listing
 
 
@@ -163,19 +175,31 @@ def _add_rows(text: str, listing: Listing) -> None:
     file = read_rows(text)
     place = listing.path / layout.STATISTIC
     listing.problems.extend(DumpProblem(place, problem) for problem in file.problems)
-    listing.rows = [
-        Item(
-            listing.op(row.op_type, row.op_name, is_full=True),
-            row.io,
-            row.slot,
-            row.timestamp,
-            layout.DEFAULT_FORMAT,
-            None,
-            None,
-            row,
-        )
-        for row in file.rows
-    ]
+    listing.rows = [_item(row, listing) for row in file.rows]
+
+
+def _add_stored(step: StepDir, op_name: str | None, listing: Listing) -> None:
+    """Add the rows of Parquet files, of all ops or of one."""
+    assert step.stored is not None
+    try:
+        rows = step.stored.read(op_name)
+    except DumpError as error:
+        listing.problems.append(DumpProblem.of(step.stored.directory, error))
+    else:
+        listing.rows = [_item(row, listing) for row in rows]
+
+
+def _item(row: StatisticRow, listing: Listing) -> Item:
+    return Item(
+        listing.op(row.op_type, row.op_name, is_full=True),
+        row.io,
+        row.slot,
+        row.timestamp,
+        layout.DEFAULT_FORMAT,
+        None,
+        None,
+        row,
+    )
 
 
 def _read(path: Path, listing: Listing) -> str:

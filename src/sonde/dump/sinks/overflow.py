@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -250,7 +250,9 @@ class OverflowDump:
         document = {
             "verdict": self.summary.verdict(coverage),
             "origin": None if origin is None else _origin_entry(origin),
-            "headline": None if headline is None else asdict(headline),
+            "headline": None
+            if headline is None
+            else {"title": headline.title, "text": headline.text},
             "finding": None if cause is None else as_fields(cause),
             "producers": self.summary.producers,
             "carriers": self.summary.carriers,

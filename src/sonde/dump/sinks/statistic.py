@@ -1,40 +1,53 @@
-"""``statistic.csv``: the statistics of every wanted tensor of a step, in execution order.
+"""The statistics of every wanted tensor of a step, in execution order.
 
 Statistics are computed once per tensor: an input that is an unchanged or rearranged earlier output
-reuses its row. The complete file appears after the end of its step and before the next step ends:
-a crash loses at most the running step and the one being written.
+reuses its row. At the end of a step the rows are handed over to a `StatisticForm`, which writes
+them: ``statistic.csv`` (``sinks.statistic_csv``) or Parquet files (``sinks.statistic_parquet``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde import kernels
-from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView, is_useless
 from sonde.core.statistics import HASHES, NOT_IN_OUTLINE, ROW_COLUMNS, raw_column
 from sonde.core.text.problem_line import ProblemLine
-from sonde.dump import layout
-from sonde.dump.sinks.steps import StepFiles, raise_failure
-from sonde.dump.writing.writer import Writer
+from sonde.dump.statistic_store.step_rows import StepRows
 
 _FIRST_CAPACITY = 4096
 
 Gather = Callable[[Sequence[Any]], NDArray[np.float64]]
 """Copies rows that a device computed to the host, all at once."""
-_Texts = tuple[bytes, bytes]
-"""The text before and after the timestamp in a tensor's line."""
-_NO_TEXTS: _Texts = (b"", b"")
+_LEFT_OUT: Any = object()
+"""The label of a tensor that has no row."""
+
+
+class StatisticForm(Protocol):
+    """How the rows of steps are written. Called by the training thread."""
+
+    def label(self, node: OpNode, view: TensorView) -> Any:
+        """What a tensor is called in ``StepRows.labels``; it is kept while shape and dtype stay
+        the same."""
+        ...
+
+    def write_step(self, end: StepEnd, rows: StepRows) -> None:
+        """Write the rows of a step that has ended; there is at least one."""
+        ...
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        ...
 
 
 class StatisticDump(Sink):
-    """Writes ``statistic.csv`` of each step. Used from the training thread.
+    """Computes the statistics of each step, which ``form`` writes. Used from the training thread.
 
     ``categories``: as in the configuration, in the order of the columns. With ``gather``,
     statistics are computed on the device of each tensor, in the tensor's own precision unless
@@ -44,8 +57,7 @@ class StatisticDump(Sink):
 
     def __init__(
         self,
-        files: StepFiles,
-        writer: Writer,
+        form: StatisticForm,
         *,
         categories: Sequence[str],
         ios: frozenset[Io],
@@ -54,9 +66,7 @@ class StatisticDump(Sink):
         high_precision: bool = True,
         keeps_useless: bool = False,
     ) -> None:
-        self._files = files
-        self._writer = writer
-        self._categories = tuple(categories)
+        self._form = form
         self._columns = tuple(raw_column(name) for name in categories)
         self._hashes = tuple(name for name in HASHES if name in categories)
         self._is_outline = set(NOT_IN_OUTLINE).isdisjoint(self._columns)
@@ -68,13 +78,12 @@ class StatisticDump(Sink):
         self._keeps_useless = keeps_useless
         self._has_useless = False
         self._skipped: set[str] = set()
-        self._parts: dict[tuple[int, Io, int], _Parts] = {}
+        self._labels: dict[tuple[int, Io, int], _Labelled] = {}
         self._deferred: _DeferredRows | None = None if gather is None else _DeferredRows(gather)
         self._rows: RowBuffer = self._deferred or _PythonRows()
         self._known: dict[object, tuple[int, int]] = {}
         self._hashed: dict[tuple[str, object], bytes] = {}
         self._digests: dict[str, list[bytes]] = {name: [] for name in self._hashes}
-        self._last_job: int | None = None
 
     def fast_path(self) -> RowPath | None:
         """Native code collects the rows, unless hashes are wanted or the device computes them."""
@@ -89,12 +98,12 @@ class StatisticDump(Sink):
             use=self._use_rows,
         )
 
-    def _label(self, node: OpNode, view: TensorView) -> _Texts:
-        """The texts of a tensor; for one that is left out texts that ``end_step`` drops."""
+    def _label(self, node: OpNode, view: TensorView) -> Any:
+        """The label of a tensor; for one that is left out a label that ``end_step`` drops."""
         if self._is_left_out(node, view):
             self._has_useless = True
-            return _NO_TEXTS
-        return _Parts(node, view).texts
+            return _LEFT_OUT
+        return self._form.label(node, view)
 
     def _is_left_out(self, node: OpNode, view: TensorView) -> bool:
         return not self._keeps_useless and is_useless(view, node)
@@ -136,10 +145,11 @@ class StatisticDump(Sink):
         if row < 0:
             return
         key = (id(node), view.io, view.slot)
-        parts = self._parts.get(key)
-        if parts is None or parts.shape != view.shape or parts.dtype != view.dtype:
-            parts = self._parts[key] = _Parts(node, view)
-        self._rows.add(parts.texts, stamp, row)
+        known = self._labels.get(key)
+        if known is None or known.shape != view.shape or known.dtype != view.dtype:
+            label = self._form.label(node, view)
+            known = self._labels[key] = _Labelled(node, view.shape, view.dtype, label)
+        self._rows.add(known.label, stamp, row)
         for name in self._hashes:
             self._digests[name].append(self._hash(name, view))
 
@@ -191,36 +201,21 @@ class StatisticDump(Sink):
         labels, timestamps, rows = self._rows.take()
         if self._has_useless:
             labels, timestamps, rows = _without_useless(labels, timestamps, rows)
-        if not labels:
-            return
-        header = layout.statistic_header(self._categories)
-        path = self._files.open(end.step) / layout.STATISTIC
-        text = header.encode() + b"\n" + self._text(labels, timestamps, rows)
-        if self._last_job is not None:
-            self._writer.wait(self._last_job)
-        self._last_job = self._writer.write_text(str(path), text)
-        self._files.running.add(len(text))
-        raise_failure(self._writer)
+        if labels:
+            digests = {name: tuple(found) for name, found in self._digests.items()}
+            self._form.write_step(end, StepRows(labels, timestamps, rows, digests))
 
-    def _text(self, labels: list[_Texts], timestamps: bytes, rows: bytes) -> bytes:
-        heads, tails = zip(*labels, strict=True)
-        return kernels.format_rows(
-            heads,
-            tails,
-            np.frombuffer(timestamps, np.int64),
-            np.frombuffer(rows, np.float64).reshape(-1, ROW_COLUMNS),
-            self._columns,
-            [self._digests.get(name, ()) for name in HASHES],
-        )
+    def close(self) -> None:
+        self._form.close()
 
 
 def _without_useless(
-    labels: list[_Texts], timestamps: bytes, rows: bytes
-) -> tuple[list[_Texts], bytes, bytes]:
-    kept = np.array([label is not _NO_TEXTS for label in labels], bool)
+    labels: list[Any], timestamps: bytes, rows: bytes
+) -> tuple[list[Any], bytes, bytes]:
+    kept = np.array([label is not _LEFT_OUT for label in labels], bool)
     stamps = np.frombuffer(timestamps, np.int64)[kept]
     values = np.frombuffer(rows, np.float64).reshape(-1, ROW_COLUMNS)[kept]
-    left = [label for label in labels if label is not _NO_TEXTS]
+    left = [label for label in labels if label is not _LEFT_OUT]
     return left, stamps.tobytes(), values.tobytes()
 
 
@@ -230,7 +225,7 @@ class _PythonRows:
     def __init__(self) -> None:
         self._block: NDArray[np.float64] = np.empty((0, ROW_COLUMNS), np.float64)
         self._count = 0
-        self._labels: list[_Texts] = []
+        self._labels: list[Any] = []
         self._timestamps: list[int] = []
         self._numbers: list[int] = []
 
@@ -250,12 +245,12 @@ class _PythonRows:
         self._count += 1
         return self._count - 1
 
-    def add(self, label: _Texts, timestamp: int, row: int, /) -> None:
+    def add(self, label: Any, timestamp: int, row: int, /) -> None:
         self._labels.append(label)
         self._timestamps.append(timestamp)
         self._numbers.append(row)
 
-    def take(self) -> tuple[list[_Texts], bytes, bytes]:
+    def take(self) -> tuple[list[Any], bytes, bytes]:
         labels = self._labels
         timestamps = np.array(self._timestamps, np.int64).tobytes()
         rows = self._all_rows()[np.array(self._numbers, np.int64)].tobytes() if labels else b""
@@ -287,22 +282,11 @@ class _DeferredRows(_PythonRows):
         return self._gather(self._deferred)
 
 
-class _Parts:
-    """The fixed columns of one tensor's row. Keeps the node alive: its id is the key."""
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """The label of a tensor. Keeps the node alive: its id is the key."""
 
-    __slots__ = ("dtype", "node", "shape", "texts")
-
-    def __init__(self, node: OpNode, view: TensorView) -> None:
-        self.node = node
-        self.shape = view.shape
-        self.dtype = view.dtype
-        head, tail = layout.statistic_row_parts(
-            node.type,
-            node.name,
-            view.io,
-            view.slot,
-            view.nbytes,
-            dtype_named(view.dtype).label,
-            view.shape,
-        )
-        self.texts: _Texts = (head.encode(), f"{tail},".encode())
+    node: OpNode
+    shape: tuple[int, ...]
+    dtype: str
+    label: Any

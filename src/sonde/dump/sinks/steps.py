@@ -87,6 +87,7 @@ class StepFiles(Sink):
         self._step = -1
         self._directory: Path | None = None
         self._is_mapped = False
+        self._kept_step = -1
         self.graphs: list[Graph] = []
 
     def write_coverage(self, coverage: Coverage) -> None:
@@ -110,6 +111,11 @@ class StepFiles(Sink):
                 raise _stopped(error) from None
         return self._directory
 
+    def keep_step(self, step: int) -> None:
+        """Write the graph and the order of a step although it may have no directory: its
+        statistics are elsewhere."""
+        self._kept_step = step
+
     def append_mapping(self, line: str) -> None:
         """Add a line to ``mapping.csv``; must precede the file that it names."""
         assert self._directory is not None
@@ -131,7 +137,8 @@ class StepFiles(Sink):
 
     def end_step(self, end: StepEnd) -> None:
         raise_failure(self._writer)
-        if self._directory is None and not self.graphs_only:
+        is_kept = self.graphs_only or self._kept_step == end.step
+        if self._directory is None and not is_kept:
             return  # Nothing was written in the step.
         try:
             self._place_step(self._directory, end)
@@ -144,7 +151,7 @@ class StepFiles(Sink):
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
     def _place_step(self, directory: Path | None, end: StepEnd) -> None:
-        if self.running.files or self.graphs_only:
+        if self.running.files or self.graphs_only or self._kept_step == end.step:
             self.written.add_step(end.step)
         self.written.add(self.running.nbytes, self.running.files)
         self.running = Written()

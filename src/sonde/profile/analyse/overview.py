@@ -46,6 +46,7 @@ def summarise(
         steps=len(seconds),
         peak_memory=memory.peak if memory is not None else None,
         overhead=profiled_time / bare_time if bare_time else None,
+        undisturbed_step_time=timings.usual_seconds,
     )
 
 

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Literal
 
 from sonde.core.graph import Source
+from sonde.core.interruption import start_thread
 from sonde.profile.places import Places
 
 PERIOD_SECONDS = 0.001
@@ -56,7 +57,7 @@ class Sampler:
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._run, name="sonde-sampler", daemon=True)
-            self._thread.start()
+            start_thread(self._thread)
 
     def stop(self) -> None:
         if self._thread is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.core.errors import UsageError
-from sonde.core.files.atomic_file import write_whole
 from sonde.profile.document import FILE_NAME, Profile, save_profile
 from sonde.report import page
+from sonde.report.links import write_report
 
 PAGE_NAME = "report.html"
 TRACE_NAME = "trace.json"
@@ -36,7 +36,7 @@ def profile_page(profile: Profile) -> str:
 def write_profile(profile: Profile, directory: Path) -> list[str]:
     """Write the profile and the page; returns lines that name the files, with the trace's."""
     save_profile(profile, directory / FILE_NAME)
-    write_whole(directory / PAGE_NAME, profile_page(profile))
+    write_report(directory / PAGE_NAME, profile_page(profile))
     return [
         f"report: {directory / PAGE_NAME}",
         f"trace:  {directory / TRACE_NAME} (open in https://ui.perfetto.dev or chrome://tracing)",

@@ -73,6 +73,8 @@ def _show_head(profile: Profile, console: Console) -> None:
         f"profiled: steps {timed[0]} to {timed[-1]}, {duration(summary.profiled_step_time)} each",
         f"spread {percent(summary.jitter)}",
     ]
+    if profile.findings and summary.undisturbed_step_time is not None:
+        facts.append(f"{duration(summary.undisturbed_step_time)} undisturbed")
     if summary.outliers:
         facts.append(f"{summary.outliers} outlier{'s' if summary.outliers > 1 else ''}")
     if profile.memory is not None:

@@ -73,7 +73,7 @@ def _mismatch(
         explained_by=frozenset(
             {
                 "random-states-differ",
-                "replicas-differ-at-start",
+                "ranks-differ-at-init",
                 "replicas-differ",
                 "replicated-gradient-not-reduced",
             }

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
 
 _TOLERANCE = 1e-5
+_FACTOR_TOLERANCE = 2e-3
+"""Of the factor, which is measured on gradients that may have low precision."""
+_EPSILON = 1e-6
+"""What ``clip_grad_norm_`` adds to the norm."""
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -23,6 +28,58 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
             if most - least > _TOLERANCE * abs(most):
                 yield _different(step, group, norms, number)
                 break
+    yield from _wrong_norms(step)
+
+
+def _wrong_norms(step: JobStep) -> Iterator[Mismatch]:
+    """Calls that clip by another norm than that of the gradients of all ranks, in which each shard
+    and each replicated parameter counts once."""
+    wrong: dict[str, dict[int, tuple[float, float]]] = {}
+    for rank, report in step.reports.items():
+        for number, clip in enumerate(report.clips):
+            norm = _whole_norm(step, rank, number)
+            if norm is None or not clip.factor:
+                continue
+            expected = min(1.0, clip.limit / (norm + _EPSILON))
+            if abs(clip.factor - expected) > _FACTOR_TOLERANCE * expected:
+                used = clip.limit / clip.factor
+                wrong.setdefault(clip.source, {})[rank] = (norm, used)
+    for line, ranks in wrong.items():
+        yield _wrong(step, line, ranks)
+
+
+def _whole_norm(step: JobStep, rank: int, number: int) -> float | None:
+    """The norm over all ranks, from the squares that they report; None if one has not."""
+    total = 0.0
+    for group, square in step.reports[rank].clips[number].squares.items():
+        members = step.descriptions[rank].groups.get(group, ()) if group else ()
+        for other in members or (rank,):
+            clips = step.reports[other].clips if other in step.reports else ()
+            if number >= len(clips) or (members and group not in clips[number].squares):
+                return None
+            total += clips[number].squares[group] if members else square
+    return math.sqrt(total) if math.isfinite(total) and total > 0 else None
+
+
+def _wrong(step: JobStep, line: str, ranks: dict[int, tuple[float, float]]) -> Mismatch:
+    norm, used = ranks[min(ranks)]
+    return Mismatch(
+        finding(
+            "clip-norm-wrong",
+            "established",
+            f"{ranks_text(ranks)} {'clips' if len(ranks) == 1 else 'clip'} gradients at {line} in "
+            f"step {step.step} as if their norm was {used:.6g}; over all ranks it is {norm:.6g}",
+            step=step.step,
+            ranks=sorted(ranks),
+            evidence={"norms": {rank: each[0] for rank, each in ranks.items()}, "used": used},
+            advice="count each shard once and each replicated parameter once in the norm over all "
+            "ranks",
+            places=(line,),
+        ),
+        subject=f"wrong {line}",
+        strikes=2,
+        explained_by=frozenset({"clip-norms-differ"}),
+    )
 
 
 def _called(
@@ -34,7 +91,7 @@ def _called(
     fewest = min(calls.values())
     return Mismatch(
         finding(
-            "clip-on-some-ranks",
+            "clip-on-one-rank",
             "established",
             f"gradients are clipped at {line} on rank {clipping} ({_times(calls[clipping])} in "
             f"step {step.step}), and {_times(fewest) if fewest else 'not'} on "
@@ -79,5 +136,8 @@ def _different(
 
 
 CHECK = StepCheck(
-    "clipping", judge, "Norms that agree to 1e-5.", also=("clip-on-some-ranks", "clip-norms-differ")
+    "clipping",
+    judge,
+    "Norms that agree to 1e-5; placements that are inferred.",
+    also=("clip-on-one-rank", "clip-norms-differ", "clip-norm-wrong"),
 )

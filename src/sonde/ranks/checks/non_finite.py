@@ -6,14 +6,20 @@ import math
 from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.collectives import bucket_text
 from sonde.ranks.job_step import JobStep, ranks_text
 from sonde.ranks.report import OriginOnRank, StepReport
 
+_FORWARD = "a collective of the forward pass"
+
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
-    if step.step < 0:
+    if step.step < 0 or not any(map(_is_lost, step.reports.values())):
         return
     makers = {rank: why for rank, each in step.reports.items() if (why := _made_here(each))}
+    later = {rank for group in step.groups("tensor") for rank in _later(step, group)}
+    for rank in later:
+        makers.pop(rank, None)
     if not makers:
         return
     got = [rank for rank, each in step.reports.items() if rank not in makers and _has_got(each)]
@@ -21,8 +27,10 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
     report = step.reports[first]
     origin = report.origin or OriginOnRank()
     carrier = _carrier(step, got or list(makers))
+    is_forward = later.issuperset(got) and not origin.is_backward
     reached = (
-        f"; it reached {ranks_text(got)} through {_carrier_text(carrier)}"
+        f"; it reached {ranks_text(got)} through "
+        f"{_FORWARD if is_forward else _carrier_text(carrier)}"
         if got
         else ""
         if len(makers) == len(step.reports)
@@ -42,6 +50,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
                 "line": origin.source,
                 "collective": carrier.collective,
                 "sequence": carrier.sequence,
+                "bucket": [] if carrier.bucket is None else list(carrier.bucket.names),
             },
             advice=f"look at what {origin.op} gets on rank {first} in this step"
             if origin.op
@@ -50,6 +59,15 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         ),
         subject="non-finite",
     )
+
+
+def _later(step: JobStep, group: tuple[int, ...]) -> list[int]:
+    """Tensor-parallel ranks that had NaN or Inf in a later test than another rank of ``group``, or
+    in none: a collective of the forward or backward pass brought them."""
+    origins = {rank: step.reports[rank].origin for rank in group}
+    orders = {rank: each.order for rank, each in origins.items() if each and each.order >= 0}
+    least = min(orders.values(), default=-1)
+    return [rank for rank in group if orders and orders.get(rank, least + 1) > least]
 
 
 def _carrier(step: JobStep, ranks: list[int]) -> OriginOnRank:
@@ -61,7 +79,7 @@ def _carrier(step: JobStep, ranks: list[int]) -> OriginOnRank:
 def _carrier_text(carrier: OriginOnRank) -> str:
     if not carrier.collective:
         return "the exchange of gradients"
-    return f"{carrier.collective} #{carrier.sequence}"
+    return f"{carrier.collective} #{carrier.sequence}{bucket_text(carrier.bucket)}"
 
 
 def _made_here(report: StepReport) -> str:
@@ -77,6 +95,11 @@ def _made_here(report: StepReport) -> str:
             f": the gradient of {names[-1]} on rank {report.rank} is not finite before the exchange"
         )
     return ""
+
+
+def _is_lost(report: StepReport) -> bool:
+    """Whether NaN or Inf are in the loss or in a gradient; those of a mask get lost before."""
+    return _has_got(report) or (report.loss is not None and not math.isfinite(report.loss))
 
 
 def _has_got(report: StepReport) -> bool:

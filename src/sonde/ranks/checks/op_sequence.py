@@ -16,9 +16,52 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         if all(found.values()) and len(sets := split(found, key=_kinds)) > 1:
             yield _sequence(step, group, sets)
     for group in step.groups("data"):
+        if _is_recorded(step, group):
+            yield from _recorded(step, group)
+            continue
         kinds = {rank: frozenset(each.op for each in step.reports[rank].ops) for rank in group}
         if all(kinds.values()) and _is_whole(step, group) and len(sets := split(kinds)) > 1:
             yield _other_ops(step, group, sets)
+
+
+def _is_recorded(step: JobStep, group: tuple[int, ...]) -> bool:
+    """Whether the ops are from a dump, which has their lines."""
+    return all(any(each.source for each in step.reports[rank].ops) for rank in group)
+
+
+def _recorded(step: JobStep, group: tuple[int, ...]) -> Iterator[Mismatch]:
+    """A line whose ops have a backward pass on some ranks only, in a step in which all ranks use
+    all parameters."""
+    if not all(all(step.reports[rank].digests) for rank in group):
+        return
+    lines = {
+        rank: {(each.source, each.op): each for each in step.reports[rank].ops} for rank in group
+    }
+    sets = split(lines, key=lambda each: frozenset(each))
+    if len(sets) == 1:
+        return
+    few, many = sets[-1], sets[0]
+    ours, theirs = lines[few[0]], lines[many[0]]
+    only = [each for key, each in ours.items() if key not in theirs]
+    lacks = [each for key, each in theirs.items() if key not in ours]
+    first = (only or lacks)[0]
+    verb = "runs" if only else "does not run"
+    at = f" at {first.source}" if first.source else ""
+    number = step.reports[few[0]].ops_step
+    yield _mismatch(
+        step,
+        group,
+        few,
+        f"{ranks_text(few)} {verb} an op{at} whose gradient is {first.op}, other than "
+        f"{ranks_text(many)}, in step {number} and in later steps",
+        {"only_here": [_line(each) for each in only], "missing": [_line(each) for each in lacks]},
+        first.source,
+        dumped_step=number,
+    )
+
+
+def _line(op: RankOp) -> str:
+    return f"{op.op} at {op.source}" if op.source else op.op
 
 
 def _kinds(ops: Sequence[RankOp]) -> tuple[object, ...]:
@@ -77,13 +120,15 @@ def _mismatch(
     message: str,
     evidence: dict[str, object],
     after: str,
+    dumped_step: int | None = None,
 ) -> Mismatch:
+    """``dumped_step``: of ops from a dump, whose last step may be the only one."""
     return Mismatch(
         finding(
             "ops-differ",
             "supported",
             message,
-            step=step.step,
+            step=step.step if dumped_step is None else dumped_step,
             ranks=few,
             evidence=evidence,
             advice="look for a branch that depends on the rank, and let all ranks of the group run "
@@ -92,6 +137,7 @@ def _mismatch(
         ),
         subject=str(group),
         strikes=3,
+        is_sure_at_end=dumped_step is not None,
     )
 
 

@@ -20,7 +20,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
                 yield _different(step, group, name, known, states)
                 break
             if len(inputs) == len(group) and len(states) == 1:
-                yield _equal(step, group, name)
+                yield _equal(step, group, name, known)
                 break
 
 
@@ -45,13 +45,15 @@ def _different(
             },
             advice="give the ranks of a tensor-parallel group the same random state where "
             "dropout acts on replicated values",
-            places=(name,),
+            places=(next(iter(known.values())).source or name,),
         ),
         subject=f"different {group}",
     )
 
 
-def _equal(step: JobStep, group: tuple[int, ...], name: str) -> Mismatch:
+def _equal(
+    step: JobStep, group: tuple[int, ...], name: str, known: dict[int, RankActivation]
+) -> Mismatch:
     return Mismatch(
         finding(
             "random-states-equal",
@@ -63,7 +65,7 @@ def _equal(step: JobStep, group: tuple[int, ...], name: str) -> Mismatch:
             evidence={"module": name},
             advice="give each rank of a tensor-parallel group a random state of its own where "
             "dropout acts on shards",
-            places=(name,),
+            places=(next(iter(known.values())).source or name,),
         ),
         subject=f"equal {group}",
         strikes=3,
@@ -73,7 +75,8 @@ def _equal(step: JobStep, group: tuple[int, ...], name: str) -> Mismatch:
 CHECK = StepCheck(
     "random-states",
     judge,
-    "Steps without a dropout module; dropout by a function, which no hook sees.",
+    "Steps without dropout; dropout in compiled code, and by a function that the program imported "
+    "by its name.",
     is_sampled=True,
     also=("random-states-differ", "random-states-equal"),
 )

@@ -20,13 +20,13 @@ _CAUSES = frozenset(
     {
         "backward-passes-differ",
         "clip-norms-differ",
-        "clip-on-some-ranks",
+        "clip-on-one-rank",
         "collectives-differ",
         "decisions-differ",
         "gradients-not-exchanged",
         "gradients-partly-exchanged",
         "random-states-differ",
-        "replicas-differ-at-start",
+        "ranks-differ-at-init",
         "replicated-gradient-not-reduced",
     }
 )
@@ -39,6 +39,10 @@ _AT_START = (
 _LATER = (
     "look for what this rank does otherwise between the two steps: gradients that are not "
     "exchanged, clipping or a skipped step on one rank, a change of weights"
+)
+_BUFFERS = (
+    "exchange what the ranks add to the buffer (all_reduce), or let DDP broadcast it "
+    "(broadcast_buffers=True) if that of rank 0 is to count"
 )
 
 
@@ -65,8 +69,7 @@ def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
     found: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for placed in step.placed("replicated"):
         digests = table.of(placed.tensor.name, placed.ranks)
-        is_meant = step.is_replica(placed) or placed.ranks in exchanged
-        if len(digests) < 2 or not is_meant:
+        if len(digests) < 2 or not (step.is_replica(placed) or _key(placed) in exchanged):
             continue
         group = found.setdefault((placed.tensor.kind, placed.ranks), _Group(0, []))
         group.total += 1
@@ -81,8 +84,14 @@ def _differed_at_start(step: JobStep, placed: PlacedTensor) -> bool:
     return len(split(step.initial.digests.of(placed.tensor.name, placed.ranks))) > 1
 
 
-def _exchanged(step: JobStep) -> set[tuple[int, ...]]:
-    """The ranks that use the same gradients, although they computed different ones."""
+def _key(placed: PlacedTensor) -> tuple[str, tuple[int, ...]]:
+    """The parameter, that of a state of the optimizer too, and the ranks that have it."""
+    return placed.tensor.owner or placed.tensor.name, placed.ranks
+
+
+def _exchanged(step: JobStep) -> set[tuple[str, tuple[int, ...]]]:
+    """The parameters whose ranks use the same gradient, although they computed different ones: they
+    are meant to be replicas. Others of the same ranks need not be, such as experts."""
     found = set()
     gradients = gradients_by_name(step)
     for placed in step.placed("replicated"):
@@ -91,7 +100,7 @@ def _exchanged(step: JobStep) -> set[tuple[int, ...]]:
         }
         is_different = len(split(known, key=lambda each: each.local_digest)) > 1
         if is_different and len(split(known, key=lambda each: each.digest)) == 1:
-            found.add(placed.ranks)
+            found.add(_key(placed))
     return found
 
 
@@ -99,16 +108,19 @@ def _mismatch(step: JobStep, group: _Group, before: _Group | None, kind: str) ->
     placed, sets = group.different[0]
     initial = step.step < 0 or _differed_at_start(step, placed)
     last_equal = None
-    if before is not None and not before.different and step.previous is not None:
+    is_known = not initial and before is not None and not before.different
+    if is_known and step.previous is not None:
         last_equal = step.previous.step
     # Gradients that are exchanged show that the ranks are meant to have the same weights.
-    is_sure = not placed.tensor.is_inferred or placed.ranks in _exchanged(step)
+    is_sure = not placed.tensor.is_inferred or _key(placed) in _exchanged(step)
     status: EvidenceStatus = "established" if is_sure else "supported"
+    if kind == "buffer" and placed.tensor.is_inferred:
+        is_sure, status = False, "hypothesis"  # A rank may count or average its own data in it.
     when = -1 if initial else step.step
     name = placed.tensor.name
     return Mismatch(
         finding(
-            "replicas-differ-at-start" if initial else "replicas-differ",
+            "ranks-differ-at-init" if initial else "replicas-differ",
             status,
             _message(group, kind, when, last_equal),
             step=max(when, 0),
@@ -121,7 +133,7 @@ def _mismatch(step: JobStep, group: _Group, before: _Group | None, kind: str) ->
                 "last_equal_step": last_equal,
                 "sets": [list(each) for each in sets],
             },
-            advice=_AT_START if initial else _LATER,
+            advice=_AT_START if initial else _BUFFERS if kind == "buffer" else _LATER,
             places=(name, step.reports[sets[-1][0]].source),
             parameter=name if kind == "parameter" else None,
         ),
@@ -147,7 +159,8 @@ def _message(group: _Group, kind: str, when: int, last_equal: int | None) -> str
 CHECK = StepCheck(
     "replicas-differ",
     judge,
-    "Buffers that each rank updates with its own data, such as those of BatchNorm.",
+    "Statistics of BatchNorm, except right after DDP has broadcast them; other buffers that were "
+    "different at the start and that nothing keeps equal.",
     is_sampled=True,
-    also=("replicas-differ-at-start",),
+    also=("ranks-differ-at-init",),
 )

@@ -11,8 +11,8 @@ from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.recheck import CheckProgress, recheck
 from sonde.server.hit_store import HitStore
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import Hit
+from sonde.wire.watchpoints import WatchpointDraft
 from sonde.workers.run import WorkerOptions
 
 _READ: Final = frozenset({".npy", ".pb", ".pt"})

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
-from sonde.compare.losses.sources import read_losses
-from sonde.core.errors import SondeError, UsageError
+from sonde.compare.losses.sources import dump_losses
+from sonde.core.errors import DumpError, SondeError, UsageError
 from sonde.debugger.values.answers import Values
+from sonde.dump.lineage import KINDS, RunLineage
 from sonde.dump.reading.directories import StepDir
+from sonde.dump.reading.stored_statistics import tensor_over_steps
 from sonde.server.dumps.index import IndexedDump
+from sonde.server.dumps.row_statistics import RowStatistics
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.differences import difference, step_ranges
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues, statistic_value
-from sonde.wire.api import GraphInfo, RankView, StatisticCurve, StatisticPoint
+from sonde.trends.places import run_lineages
+from sonde.wire.api import RankView, StatisticCurve, StatisticPoint
+from sonde.wire.graphs import GraphInfo
 from sonde.wire.numbers import to_wire
 from sonde.wire.questions import OpTensor, OpTensors
-from sonde.wire.shapes import LossPoint, Metadata, StatisticNumbers, TensorName
+from sonde.wire.shapes import LossPoint, Metadata, StatisticNumbers, TensorName, TensorType
 
 _MOST_POINTS: Final = 1000
 _MOST_COMPUTED: Final = 3000
@@ -54,10 +59,8 @@ class DumpContents:
     def _read_losses(self, rank: int) -> tuple[LossPoint, ...]:
         """The losses of a rank, found in the dump as ``sonde loss`` finds them; none if it has no
         loss that can be told from its other tensors."""
-        dump = self.index.dump
-        own = dump.path / f"rank_{rank}"
         try:
-            found = read_losses(own if own.is_dir() else dump.path)
+            found = dump_losses(self.index.dump, rank)
         except SondeError:
             return ()
         pairs = zip(found.steps, found.values, strict=True)
@@ -85,6 +88,14 @@ class DumpContents:
     def _read_metadata(self, rank: int) -> Metadata:
         dump = self.index.dump
         facts = {name: str(value) for name, value in dump.metadata(rank).config.items()}
+        lineage = self._lineage(rank)
+        if lineage.started:
+            facts["started"] = lineage.started
+        facts |= {
+            kind.replace("_", " "): ", ".join(found)
+            for kind in KINDS
+            if (found := getattr(lineage, kind))
+        }
         return Metadata(
             host="",
             pid=0,
@@ -95,12 +106,19 @@ class DumpContents:
             framework_version=facts.pop("framework_version", facts.pop("ms_version", "")),
             sonde_version=facts.pop("sonde_version", ""),
             python_version="",
-            script=", ".join(dump.nets(rank)),
-            arguments=(),
-            working_directory=str(dump.path),
+            script=lineage.script or ", ".join(dump.nets(rank)),
+            arguments=tuple(lineage.arguments),
+            working_directory=lineage.working_directory or str(dump.path),
             started=0.0,
             extra=facts,
         )
+
+    def _lineage(self, rank: int) -> RunLineage:
+        """Which script, data and checkpoints made the dump, as far as that is recorded."""
+        try:
+            return run_lineages(self.index.dump.path).get(rank, RunLineage())
+        except DumpError:
+            return RunLineage()
 
     # ------------------------------------------------------------------ graphs
 
@@ -120,6 +138,7 @@ class DumpContents:
                 difference=self._difference(known[number], usual)
                 if number in known and usual is not None
                 else "",
+                is_compiled=number in known and known[number].is_compiled,
             )
             for number in self.graph_ids(rank)
         )
@@ -154,6 +173,10 @@ class DumpContents:
             )
         found = None if wanted == NO_GRAPH else self.index.graph(rank, wanted)
         return found or self._without_graph(rank, None if wanted == NO_GRAPH else wanted)
+
+    def has_op(self, rank: int, op: str) -> bool:
+        """Whether a step of the dump has tensors of the op."""
+        return bool(self.index.steps(rank)) and op in self.graph(rank, None).numbers
 
     # ----------------------------------------------------------------- tensors
 
@@ -238,16 +261,17 @@ class DumpContents:
     def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
         """The statistics of a tensor over all steps, or over evenly spaced ones of very many; of
         captured steps, over those whose tensors are computed."""
+        directories = self.index.known_steps(self.chosen_rank(rank), tensor.step)
+        if directories and all(each.stored and not each.path.exists() for each in directories):
+            return _stored_curve(directories, tensor)
         found: dict[int, DumpTensor] = {}
-        for directory in self.index.known_steps(self.chosen_rank(rank), tensor.step):
+        for directory in directories:
             listing = self.index.listing_for(directory, tensor.op)
             stored = listing.find(tensor.op, tensor.io, tensor.slot)
             if stored is not None:
                 found[directory.step] = DumpTensor(listing, stored)
         if not found:
-            raise UsageError(
-                f"the dump has no {tensor.io} {tensor.slot} of {tensor.op}", slug="no-such-tensor"
-            )
+            raise _no_tensor(tensor)
         every = max(1, len(found) // _MOST_POINTS)
         points: list[StatisticPoint] = []
         for step, each in sorted(found.items())[::every]:
@@ -256,6 +280,30 @@ class DumpContents:
                 points.append(StatisticPoint(step, numbers))
         kind = next(iter(found.values())).type
         return StatisticCurve(tensor.op, tensor.io, tensor.slot, kind, tuple(points))
+
+
+def _stored_curve(directories: Sequence[StepDir], tensor: TensorName) -> StatisticCurve:
+    """The curve of a tensor whose statistics are in Parquet files, by one query."""
+    stores = {each.stored.directory for each in directories if each.stored is not None}
+    rows = [
+        row
+        for each in sorted(stores)
+        for row in tensor_over_steps(each, tensor.op, tensor.io, tensor.slot)
+    ]
+    if not rows:
+        raise _no_tensor(tensor)
+    points = [
+        StatisticPoint(step, RowStatistics(row).numbers())
+        for step, row in rows[:: max(1, len(rows) // _MOST_POINTS)]
+    ]
+    kind = TensorType(rows[0][1].dtype, rows[0][1].shape)
+    return StatisticCurve(tensor.op, tensor.io, tensor.slot, kind, tuple(points))
+
+
+def _no_tensor(tensor: TensorName) -> UsageError:
+    return UsageError(
+        f"the dump has no {tensor.io} {tensor.slot} of {tensor.op}", slug="no-such-tensor"
+    )
 
 
 def _difference(graph: GraphIndex, usual: GraphIndex) -> str:

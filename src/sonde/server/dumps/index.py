@@ -191,6 +191,8 @@ class IndexedDump:
         graph = self._graph(step.rank, step.graph_id) if step.graph_id is not None else None
         files = self._roots[step.rank]
         paths = [step.path, step.path / layout.STATISTIC, step.path / layout.MAPPING]
+        if step.stored is not None:
+            paths += step.stored.files()
         if step.graph_id is not None:
             paths.append(files.graph_pb(step.graph_id))
         graph_name = "x" if step.graph_id is None else str(step.graph_id)

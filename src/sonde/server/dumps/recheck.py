@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sonde.dump.reading.directories import DumpProblem, StepDir
+from sonde.dump.reading.stored_statistics import non_finite_steps
 from sonde.server.dumps.index import IndexedDump, StepTensors
 from sonde.server.dumps.step_evaluation import (
     EvaluatedTensor,
@@ -40,6 +41,7 @@ _WORTH_SECONDS: Final = 4.0
 _SECONDS_PER_ROW: Final = 15e-6
 _SECONDS_PER_FILE: Final = 60e-6
 _GC_THRESHOLD: Final = 200_000
+_OVERFLOW: Final = "tensor_overflow"
 _DEFAULT_WORKERS: Final = WorkerOptions()
 _DUMPS: Final[dict[Path, IndexedDump]] = {}
 """In a worker process: the dump that it reads."""
@@ -68,7 +70,10 @@ def recheck(
     collectors = {rank: HitCollector() for rank in dump.dump.ranks}
     origins = {rank: RankOrigins() for rank in dump.dump.ranks}
     streaks = {rank: Streaks() for rank in dump.dump.ranks}
-    done = steps_done = 0
+    directories, done = _worth_checking(specs, directories)
+    steps_done = 0
+    if not directories:
+        report(CheckProgress(done, done))
     with closing(_steps(dump, specs, directories, workers)) as steps:
         for directory, count, found in steps:
             rank = directory.rank
@@ -89,6 +94,24 @@ def recheck(
             problems = [problem for each in found for problem in each.problems]
             if not report(CheckProgress(done, total, hits, problems)):
                 return
+
+
+def _worth_checking(
+    specs: Sequence[WatchpointSpec], directories: Sequence[StepDir]
+) -> tuple[list[StepDir], int]:
+    """The steps that can have hits, and the number of tensors of all others: if only NaN and Inf
+    are watched for, Parquet files say by one query which steps have any."""
+    if not all(each.id == _OVERFLOW for spec in specs for each in spec.conditions):
+        return list(directories), 0
+    stores = {each.stored.directory for each in directories if each.stored is not None}
+    steps = {each: non_finite_steps(each) for each in stores}
+    kept, skipped = [], 0
+    for each in directories:
+        if each.stored is None or each.path.exists() or each.step in steps[each.stored.directory]:
+            kept.append(each)
+        else:
+            skipped += each.stored.rows
+    return kept, skipped
 
 
 EvaluatedPart = tuple[int, list[EvaluatedTensor]]

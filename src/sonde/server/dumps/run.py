@@ -26,6 +26,8 @@ from sonde.server.findings import finding_headline
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues
 from sonde.server.headlines import cause_headline, verdict_headline
+from sonde.server.health.source import TrendSource
+from sonde.server.health.stored import StoredTrends
 from sonde.server.hit_store import HitStore
 from sonde.server.http.events import Changes, EventBroker
 from sonde.server.run import NpyFile, Question
@@ -34,15 +36,14 @@ from sonde.wire.api import (
     ControlRequest,
     KeepRequest,
     LossCurve,
-    Preview,
     RecordRequest,
     RunHeadline,
     RunView,
     StatisticCurve,
-    WatchpointDraft,
 )
 from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
 from sonde.wire.shapes import BoxStatistic, DiagnosisView, Hit, TensorName
+from sonde.wire.watchpoints import Preview, WatchpointDraft
 
 _MOST_PREPARED: Final = 500_000
 _MOST_GRAPHS: Final = 20
@@ -66,6 +67,7 @@ class DumpRun:
         self._preparing: asyncio.Future[None] | None = None
         self._first_check: asyncio.Future[None] | None = None
         self._verdicts = cache(self.dump.verdict)
+        self._trends = StoredTrends(path, self._contents.losses, self._contents.has_op)
         self.peer: str | None = None
         self.comparison: BackgroundComparison | None = None
 
@@ -98,6 +100,7 @@ class DumpRun:
             unobserved=tuple(each.message for each in self.dump.problems if each.is_gap),
             headline=self._headline(),
             diagnosis=self.diagnosis,
+            opens_with_health=self._trends.has_files,
         )
 
     @cached_property
@@ -176,8 +179,11 @@ class DumpRun:
 
     async def loss(self, rank: int | None, after: int) -> LossCurve:
         number = self._contents.chosen_rank(rank)
-        points = await asyncio.to_thread(self._contents.losses, number)
+        points = await asyncio.to_thread(self._trends.loss_points, number)
         return LossCurve(number, tuple(each for each in points if each.step > after))
+
+    async def trends(self, rank: int | None) -> TrendSource:
+        return await asyncio.to_thread(self._trends.of_rank, self._contents.chosen_rank(rank))
 
     async def control(self, request: ControlRequest) -> None:
         raise UsageError(
@@ -288,6 +294,7 @@ class DumpRun:
             self._check.stop()
         if self.comparison is not None:
             self.comparison.stop()
+        self._trends.close()
 
 
 def open_dumps(paths: Sequence[Path], broker: EventBroker) -> list[DumpRun]:

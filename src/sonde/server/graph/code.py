@@ -9,7 +9,7 @@ from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
-from sonde.wire.api import CodeText
+from sonde.wire.graphs import CodeText
 
 MOST_BYTES: Final = 4 << 20
 MOST_AROUND: Final = 500

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
+from itertools import takewhile
 from typing import Final
 
 from sonde.core.graph import OPTIMIZER
 from sonde.server.graph.labels import scope_label
+from sonde.server.graph.step_parts import TOP_SCOPE
 from sonde.wire.shapes import Node
 
 MOST_RANGES: Final = 200
@@ -31,10 +33,16 @@ def step_ranges(steps: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 def difference(graph: NamedNodes, usual: NamedNodes) -> str:
     """How ``graph`` differs from ``usual``, which ran later: ``first step of AdamW``,
-    ``+ loss.item()``, ``- 12 ops in gate``; empty for graphs with the same ops."""
+    ``+ loss.item()``, ``- 12 ops in gate``; empty for graphs with the same ops.
+
+    Data making counts only if nothing else differs: a debugger that is attached when the network
+    is first called does not see how the first batch was made."""
     added, removed = _without(graph, usual), _without(usual, graph)
-    if not added and not removed:
-        return ""
+    made = _data_making(graph[0]) | _data_making(usual[0])
+    others = {node.name for node in (*added, *removed) if _kind(node) not in made}
+    if others:
+        added = [node for node in added if node.name in others]
+        removed = [node for node in removed if node.name in others]
     optimizers = {_optimizer(node) for node in (*added, *removed)}
     if added and len(optimizers) == 1 and (name := optimizers.pop()):
         return f"first step of {name}"
@@ -49,6 +57,17 @@ def _without(graph: NamedNodes, other: NamedNodes) -> list[Node]:
         for node in nodes
         if node.kind == "op" and node.name not in names and node.type != "detach"
     ]
+
+
+def _data_making(nodes: Sequence[Node]) -> set[tuple[str, str]]:
+    """The kinds of ops that ran before the first op of a module. Without them later ops of their
+    kind have other numbers, and so other names."""
+    ops = (node for node in nodes if node.kind == "op")
+    return {_kind(node) for node in takewhile(lambda node: node.scope == TOP_SCOPE, ops)}
+
+
+def _kind(node: Node) -> tuple[str, str]:
+    return node.scope, node.type
 
 
 def _optimizer(node: Node) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.graph import GRADIENTS, but_gradients
+from sonde.core.graph import COMPILED, GRADIENTS, but_gradients
 from sonde.core.operators.patterns import NamedOp, OpPattern, parts_of
 from sonde.core.operators.suggestions import did_you_mean, near_names, suggestion
 from sonde.core.text.terminal_text import quoted
@@ -28,6 +28,11 @@ from sonde.wire.shapes import GraphDetail, Node, TensorName
 _TOP: Final = "Default"
 _UNWRAPPED: Final = frozenset(("Default/", "Gradients/Default/"))
 """Scopes that contain all others of a phase, and so say nothing."""
+
+
+def has_compiled_code(nodes: Sequence[Node]) -> bool:
+    """Whether some of the nodes are ops of code that ``torch.compile`` compiled."""
+    return any(name == COMPILED for node in nodes for name, _ in node.attributes)
 
 
 class GraphIndex:
@@ -47,6 +52,10 @@ class GraphIndex:
         self._lock = threading.RLock()
         self._known_tree: ScopeTree | None = None
         self._known_summary: GraphIndex | None = None
+
+    @cached_property
+    def is_compiled(self) -> bool:
+        return has_compiled_code(self.nodes)
 
     @property
     def tree(self) -> ScopeTree:

@@ -10,7 +10,7 @@ from sonde.server.graph.boxes import Box, grouped
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.levels import MOST_BOXES
 from sonde.server.graph.step_parts import part_of_scope
-from sonde.wire.api import Opening
+from sonde.wire.graphs import Opening
 from sonde.wire.shapes import Phase
 
 USUAL_BOXES: Final = 30

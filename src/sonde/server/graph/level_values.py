@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.levels import level
-from sonde.wire.api import BoxValue, LevelValues
+from sonde.wire.graphs import BoxValue, LevelValues
 from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import StatisticNumbers
 
@@ -18,11 +18,13 @@ from sonde.wire.shapes import StatisticNumbers
 @dataclass(frozen=True, slots=True)
 class OpValues:
     """A statistic of the ops of one step that have one. NaN counts as infinite: both are worse than
-    every number."""
+    every number. ``is_sum``: the value of a scope is the sum of those inside it, not the largest.
+    """
 
     statistic: str
     step: int | None
     by_op: Mapping[str, float]
+    is_sum: bool = False
 
 
 def statistic_value(statistic: str, numbers: Sequence[StatisticNumbers]) -> float | None:
@@ -55,32 +57,40 @@ def _number(value: float | str | None) -> float | None:
 
 
 def level_values(index: GraphIndex, scope: str, group: str, values: OpValues) -> LevelValues:
-    """The largest value inside each box of a level; UsageError if there is no such level."""
+    """The largest value, or the sum, inside each box of a level; UsageError if there is no such
+    level."""
     of_nodes = np.full(len(index), np.nan)
     for op, value in values.by_op.items():
         number = index.numbers.get(op)
         if number is not None:
             of_nodes[number] = value
-    of_scopes = _by_scope(index, of_nodes)
+    join = np.nansum if values.is_sum else np.fmax.reduce
+    of_scopes = _by_scope(index, of_nodes, values.is_sum)
     boxes: list[BoxValue] = []
     for box in level(index, scope, group).nodes:
         if box.what == "outside":
             continue
         found = [_at(index, path, of_nodes, of_scopes) for path in box.members or (box.path,)]
-        largest = np.fmax.reduce(found)
-        if not np.isnan(largest):
-            boxes.append(BoxValue(box.path, to_wire(float(largest))))
-    finite = of_nodes[np.isfinite(of_nodes)]
+        if not np.isnan(found).all():
+            boxes.append(BoxValue(box.path, to_wire(float(join(found)))))
+    shown = np.concatenate((of_nodes, of_scopes)) if values.is_sum else of_nodes
+    finite = shown[np.isfinite(shown)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     known = int(np.count_nonzero(~np.isnan(of_nodes)))
     return LevelValues(values.statistic, values.step, tuple(boxes), least, most, known)
 
 
-def _by_scope(index: GraphIndex, of_nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_scope(
+    index: GraphIndex, of_nodes: NDArray[np.float64], is_sum: bool
+) -> NDArray[np.float64]:
     found = np.full(len(index.scopes), np.nan)
     for row in index.ancestors:
-        inside = row >= 0
-        np.fmax.at(found, row[inside], of_nodes[inside])
+        inside = (row >= 0) & ~np.isnan(of_nodes)
+        if is_sum:
+            found[row[inside]] = np.nan_to_num(found[row[inside]])
+            np.add.at(found, row[inside], of_nodes[inside])
+        else:
+            np.fmax.at(found, row[inside], of_nodes[inside])
     return found
 
 

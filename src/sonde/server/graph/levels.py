@@ -14,7 +14,7 @@ from sonde.server.graph.boxes import Box, grouped, single
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.step_parts import part_of_scope
 from sonde.server.graph.wiring import Wiring
-from sonde.wire.api import Level, LevelNode, StepPart
+from sonde.wire.graphs import Level, LevelNode, StepPart
 
 MOST_BOXES: Final = 2000
 MOST_MEMBERS: Final = 1000

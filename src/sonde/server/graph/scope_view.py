@@ -15,7 +15,7 @@ from sonde.server.graph.folding import Flags
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.labels import scope_label
 from sonde.server.graph.step_parts import part_of_scope
-from sonde.wire.api import ScopeParameter, ScopeTensor, ScopeView
+from sonde.wire.graphs import ScopeParameter, ScopeTensor, ScopeView
 from sonde.wire.shapes import SourceLine
 
 MOST_TENSORS: Final = 12

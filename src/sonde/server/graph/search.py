@@ -14,14 +14,22 @@ from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
 from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.labels import scope_label
-from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
+from sonde.wire.graphs import (
+    FoundScope,
+    ListedNode,
+    NodePage,
+    OpView,
+    ScopeList,
+    SourceList,
+    SourceUse,
+    TreeEntry,
+    TreePage,
+)
 from sonde.wire.queries import NodesQuery
-from sonde.wire.shapes import Hit
 
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
-MOST_OP_HITS: Final = 200
 
 
 class AmbiguousNameError(UsageError):
@@ -50,37 +58,35 @@ class PageWindow:
         return slice(self.offset, self.offset + self.limit)
 
 
-def tree(
-    index: GraphIndex, scope: str, window: PageWindow, hits: Mapping[str, int]
-) -> api.TreePage:
+def tree(index: GraphIndex, scope: str, window: PageWindow, hits: Mapping[str, int]) -> TreePage:
     """The children of a scope, in execution order."""
     place = index.scope(scope)
     children = index.scopes[place].children
     counts = index.hits_by_part(hits)
-    entries: list[api.TreeEntry] = []
+    entries: list[TreeEntry] = []
     for child in children[window.slice]:
         if child >= 0:
             node = index.nodes[child]
             label = index.shown_label(child)
             entries.append(
-                api.TreeEntry(node.name, label, False, node.type, node.kind, 1, counts[child])
+                TreeEntry(node.name, label, False, node.type, node.kind, 1, counts[child])
             )
         else:
             inner = index.scopes[~child]
             type_ = inner.label.partition("-")[2]
             shown = scope_label(inner.label)
             entries.append(
-                api.TreeEntry(inner.path, shown, True, type_, "op", inner.ops, counts[child])
+                TreeEntry(inner.path, shown, True, type_, "op", inner.ops, counts[child])
             )
-    return api.TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
+    return TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
 
 
-def search(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> api.NodePage:
+def search(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> NodePage:
     """The nodes that match, in execution order."""
     window = PageWindow(query.offset, query.limit)
     found = _matches(index, query, hits)
     nodes = tuple(_listed(index, number, hits) for number in found[window.slice])
-    return api.NodePage(len(found), window.offset, nodes)
+    return NodePage(len(found), window.offset, nodes)
 
 
 def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> list[int]:
@@ -133,45 +139,44 @@ def _on_line(index: GraphIndex, file: str, line: int | None) -> list[int]:
     return sorted({number for numbers in found for number in numbers})
 
 
-def _listed(index: GraphIndex, number: int, hits: Mapping[str, int]) -> api.ListedNode:
+def _listed(index: GraphIndex, number: int, hits: Mapping[str, int]) -> ListedNode:
     node = index.nodes[number]
     shown = shown_line(node.sources)
     return copy_fields(
         node,
-        api.ListedNode,
+        ListedNode,
         scope=index.scopes[int(index.scope_of[number])].path,
         hits=hits.get(node.name, 0),
         source=None if shown is None else source_line(shown),
     )
 
 
-def sources(index: GraphIndex, text: str) -> api.SourceList:
+def sources(index: GraphIndex, text: str) -> SourceList:
     """The lines of code whose file or text contains ``text``, and how many nodes they have."""
     wanted = text.lower()
     found = [
-        api.SourceUse(file, line, index.codes[(file, line)], len(numbers))
+        SourceUse(file, line, index.codes[(file, line)], len(numbers))
         for (file, line), numbers in index.lines.items()
         if wanted in f"{file}:{line}".lower() or wanted in index.codes[(file, line)].lower()
     ]
-    return api.SourceList(len(found), tuple(found[:MOST_LINES]))
+    return SourceList(len(found), tuple(found[:MOST_LINES]))
 
 
-def op_view(index: GraphIndex, name: str, hits: Iterable[Hit]) -> api.OpView:
-    """Everything about the node called ``name`` but its tensors."""
-    own = [hit for hit in hits if hit.op == name]
+def op_view(index: GraphIndex, name: str, hits: int) -> OpView:
+    """Everything about the node called ``name``, which has ``hits``, but its tensors."""
     number = index.number(name)
     summary = index.summary
-    return api.OpView(
+    return OpView(
         index.nodes[number],
         index.graph,
         index.consumers(name),
-        tuple(own[-MOST_OP_HITS:]),
+        hits,
         summary.scopes[int(summary.scope_of[number])].path,
         bool(summary.hidden[number]),
     )
 
 
-def scopes(index: GraphIndex, query: str, limit: int) -> api.ScopeList:
+def scopes(index: GraphIndex, query: str, limit: int) -> ScopeList:
     """The scopes whose path contains all words of ``query``, whatever their case; those whose last
     part has one of the words first, short paths before long ones."""
     words = query.lower().split()
@@ -184,10 +189,10 @@ def scopes(index: GraphIndex, query: str, limit: int) -> api.ScopeList:
         key=lambda scope: (not any(w in scope.label.lower() for w in words), len(scope.path))
     )
     shown = (
-        api.FoundScope(scope.path, scope_label(scope.label), scope.ops)
+        FoundScope(scope.path, scope_label(scope.label), scope.ops)
         for scope in found[: min(max(limit, 0), MOST_ENTRIES)]
     )
-    return api.ScopeList(len(found), tuple(shown))
+    return ScopeList(len(found), tuple(shown))
 
 
 def find_op(index: GraphIndex, text: str) -> str:

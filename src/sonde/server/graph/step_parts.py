@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sonde.core.graph import GRADIENTS, OPTIMIZER
-from sonde.wire.api import StepPart
+from sonde.wire.graphs import StepPart
 from sonde.wire.shapes import Node, SourceLine
 
 Anchor = Literal["start", "network", "backward", "optimizer", "end"]
 
-_TOP: Final = "Default"
+TOP_SCOPE: Final = "Default"
 _RECOMPUTED: Final = "recompute_"
 _INNER: Final = frozenset(("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"))
 _CALL: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _LOSS: Final = re.compile(r"loss|entropy|criterion|kl_div", re.IGNORECASE)
 _GRADIENT: Final = re.compile(r"clip|grad|norm|unscale", re.IGNORECASE)
 _USUAL: Final = {"data": "data", "loss": "loss", "gradients": "gradients", "other": "other ops"}
+_OF_WEIGHTS: Final = "regularizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +54,61 @@ def part_of_scope(path: str) -> StepPart:
 
 def step_functions(nodes: Sequence[Node], folded: Sequence[bool]) -> list[StepFunction]:
     """The functions of the step, in execution order. Folded nodes neither begin nor end one."""
-    runs = _runs(nodes, folded)
     loop = _loop_frames(nodes)
     taken = {node.scope for node in nodes}
     found: list[StepFunction] = []
-    for before, after, members in runs:
-        part = _part(before, after)
+    for part, usual, members in _divided(nodes, _runs(nodes, folded)):
         if len(members) == 1 and part == "other":
             continue
-        name = _name([nodes[number] for number in members], part, loop)
-        scope, number = f"{_TOP}/{name}", 1
+        name = _name([nodes[number] for number in members], part, usual, loop)
+        scope, number = f"{TOP_SCOPE}/{name}", 1
         while scope in taken:
-            scope, number = f"{_TOP}/{name}_{number}", number + 1
+            scope, number = f"{TOP_SCOPE}/{name}_{number}", number + 1
         taken.add(scope)
         found.append(StepFunction(scope, part, tuple(members)))
+    return found
+
+
+def _divided(
+    nodes: Sequence[Node], runs: Sequence[tuple[Anchor, Anchor, list[int]]]
+) -> list[tuple[StepPart, str, list[int]]]:
+    """The parts of the step that ``runs`` are, each with the name it usually has.
+
+    What is made of no weight between two networks (``torch.ones``, the targets of a discriminator)
+    is data as well; what is made of weights before the network runs is a term of the loss.
+    """
+    divided = [each for each in runs if _part(*each[:2]) in ("data", "other")]
+    end = max((members[-1] + 1 for _, _, members in divided), default=0)
+    made_of_weights = _made_of_weights(nodes[:end])
+    found: list[tuple[StepPart, str, list[int]]] = []
+    data: list[int] = []
+    for before, after, members in runs:
+        part = _part(before, after)
+        usual = _USUAL.get(part, "")
+        of_weights = [number for number in members if number in made_of_weights]
+        others = [number for number in members if number not in made_of_weights]
+        if part == "data" or (part == "other" and others):
+            if not data:
+                found.append(("data", _USUAL["data"], data))
+            data += others
+            members = of_weights
+            if part == "data":
+                part, usual = "loss", _OF_WEIGHTS
+        if members:
+            found.append((part, usual, members))
+    return [each for each in found if each[2]]
+
+
+def _made_of_weights(nodes: Sequence[Node]) -> set[int]:
+    """The ops that are computed from weights, directly or by other ops."""
+    names: set[str] = set()
+    found: set[int] = set()
+    for number, node in enumerate(nodes):
+        if node.kind == "parameter":
+            names.add(node.name)
+        elif any(edge.producer in names for edge in node.inputs):
+            names.add(node.name)
+            found.add(number)
     return found
 
 
@@ -78,7 +120,7 @@ def _runs(nodes: Sequence[Node], folded: Sequence[bool]) -> list[tuple[Anchor, A
     for number, node in enumerate(nodes):
         if node.kind != "op" or folded[number]:
             continue
-        if node.scope == _TOP and node.phase == "forward":
+        if node.scope == TOP_SCOPE and node.phase == "forward":
             members.append(number)
             continue
         anchor = _anchor(node)
@@ -118,9 +160,11 @@ def _loop_frames(nodes: Sequence[Node]) -> Collection[tuple[str, str]]:
     }
 
 
-def _name(nodes: Sequence[Node], part: StepPart, loop: Collection[tuple[str, str]]) -> str:
+def _name(
+    nodes: Sequence[Node], part: StepPart, usual: str, loop: Collection[tuple[str, str]]
+) -> str:
     """The function of the user's that ran the ops; else the function that their line calls; else
-    the usual name of the part."""
+    the ``usual`` name of the part."""
     own = {name for node in nodes if (name := _own_function(node.sources, loop))}
     if len(own) == 1:
         return own.pop()
@@ -128,8 +172,8 @@ def _name(nodes: Sequence[Node], part: StepPart, loop: Collection[tuple[str, str
     telling = {"loss": _LOSS, "gradients": _GRADIENT}.get(part)
     if telling is not None:
         found = next((name for name in called if telling.search(name)), None)
-        return found or _USUAL[part]
-    return called[0] if part == "other" and called else _USUAL.get(part, "other ops")
+        return found or usual
+    return called[0] if part == "other" and called else usual
 
 
 def _own_function(sources: Sequence[SourceLine], loop: Collection[tuple[str, str]]) -> str:

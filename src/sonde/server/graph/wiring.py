@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sonde.core.statistics import type_text
 from sonde.server.graph.boxes import Box, single
 from sonde.server.graph.index import GraphIndex
-from sonde.wire.api import LevelEdge
+from sonde.wire.graphs import LevelEdge
 from sonde.wire.shapes import TensorType
 
 MOST_OUTSIDE: Final = 40
@@ -157,12 +158,12 @@ def _bundle(
     low = np.minimum.reduceat(table[4], starts)
     high = np.maximum.reduceat(table[4], starts)
     return [
-        (int(a), int(b), int(count), _describe(edges.kinds[kind]) if kind == other else "")
+        (int(a), int(b), int(count), _type_text(edges.kinds[kind]) if kind == other else "")
         for (a, b), count, kind, other in zip(
             table[:2, starts].T, counts, low.tolist(), high.tolist(), strict=True
         )
     ][:MOST_EDGES]
 
 
-def _describe(kind: TensorType) -> str:
-    return f"{kind.dtype} [{', '.join(map(str, kind.shape))}]"
+def _type_text(kind: TensorType) -> str:
+    return type_text(kind.dtype, kind.shape)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from sonde.profile.document import Profile
+from sonde.server.health.summaries import LogDirectories
 from sonde.server.http.events import EventBroker
 from sonde.server.run import NpyFile, Run, Runs
 from sonde.wire.shapes import Plain
@@ -15,12 +17,15 @@ from sonde.wire.shapes import Plain
 @dataclass(frozen=True, slots=True)
 class Context:
     """Shared by the handlers. ``rank_port``: the port to which trainings connect, None if they
-    cannot; ``fingerprint``: of the server's certificate, empty without TLS."""
+    cannot; ``fingerprint``: of the server's certificate, empty without TLS; ``profile``: the one
+    that graphs are coloured by, if one was given; ``logs``: the event files that are shown."""
 
     runs: Runs
     broker: EventBroker
     rank_port: int | None = None
     fingerprint: str = ""
+    profile: Profile | None = None
+    logs: LogDirectories = field(default_factory=LogDirectories)
 
 
 @dataclass(frozen=True, slots=True)

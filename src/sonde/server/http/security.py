@@ -9,6 +9,7 @@ this machine if the server listens only there (which excludes a name that an att
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -32,6 +33,8 @@ _POLICY: Final = (
     "img-src 'self' data: blob:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_FRAMES: Final = "frame-ancestors http://localhost:* http://127.0.0.1:* http://[::1]:*"
+"""The pages that may show Sonde's page in a frame, if the user asked for it: notebooks here."""
 _NEEDED: Final = "this server requires its token; give it with --token or SONDE_DEBUGGER_TOKEN"
 _WRONG: Final = "wrong token"
 _HEADERS: Final = {
@@ -41,6 +44,11 @@ _HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
+}
+_FRAMED_HEADERS: Final = {
+    name: value.replace("frame-ancestors 'none'", _FRAMES)
+    for name, value in _HEADERS.items()
+    if name != "x-frame-options"
 }
 
 
@@ -59,8 +67,10 @@ class Guard:
         port: int,
         token_check: TokenCheck,
         has_tls: bool = False,
+        in_frame: bool = False,
     ) -> None:
         self._app = app
+        self._with_headers = partial(_with_headers, _FRAMED_HEADERS if in_frame else _HEADERS)
         self._host = host
         self._token_check = token_check
         self._has_tls = has_tls
@@ -72,11 +82,11 @@ class Guard:
             return
         refusal = self._refusal(scope) or self._identify(scope)
         if refusal is None:
-            await self._app(scope, receive, _with_headers(send))
+            await self._app(scope, receive, self._with_headers(send))
         elif scope["type"] == "websocket":
             await _refuse_socket(receive, send)
         else:
-            await refusal(scope, receive, _with_headers(send))
+            await refusal(scope, receive, self._with_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -202,11 +212,11 @@ def problem_response(
     return Response(body, status, headers, media_type="application/json")
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(added: Mapping[str, str], send: Send) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
+            for name, value in added.items():
                 headers.setdefault(name, value)
         await send(message)
 

@@ -78,8 +78,8 @@ def _notes(answer: Checked, specs: Sequence[WatchpointSpec]) -> Iterator[str]:
         names = [name.rpartition("/")[2][:_MOST_TEXT] for name in answer.examples[:_MOST_NAMED]]
         named = ", ".join([*names, *(["..."] if answer.missing > len(names) else [])])
         yield (
-            f"{answer.missing} tensors of step {answer.step} are not available, because their "
-            f"values were not kept ({named}); they are evaluated when they are computed again"
+            f"{answer.missing} tensors of step {answer.step} were not saved ({named}); they will "
+            "be checked in the next step"
         )
     numbers = {*answer.later}
     later = [spec.name or str(spec.id) for spec in specs if spec.id in numbers]

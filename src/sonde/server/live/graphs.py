@@ -9,11 +9,11 @@ from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.server.graph.differences import difference
-from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.index import GraphIndex, has_compiled_code
 from sonde.server.graph.search import AmbiguousNameError, find_target
 from sonde.server.live.first_step import possible_target
-from sonde.wire.api import GraphInfo
 from sonde.wire.framing import FrameError
+from sonde.wire.graphs import GraphInfo
 from sonde.wire.rank import GraphPart
 from sonde.wire.shapes import GraphBasis, Node
 
@@ -42,6 +42,9 @@ class _LiveGraph:
     """How many nodes there were when the graph like this one was searched, and that graph."""
     difference: tuple[_LiveGraph, str] | None = None
     """The usual graph, and how this one differs from it."""
+    is_compiled: bool = False
+    has_modules: bool = False
+    """Whether ops of modules are among the nodes."""
 
     @property
     def is_whole(self) -> bool:
@@ -97,6 +100,8 @@ class LiveGraphs:
         del graph.nodes[part.first :]
         graph.nodes.extend(part.nodes)
         graph.places.update((node.name, part.first + n) for n, node in enumerate(part.nodes))
+        graph.has_modules = graph.has_modules or any(map(_is_in_module, part.nodes))
+        graph.is_compiled = graph.is_compiled or has_compiled_code(part.nodes)
         graph.total = part.total
         graph.index = None
         # Gradients are leaves that exist only after the backward pass, not before the first op.
@@ -119,7 +124,15 @@ class LiveGraphs:
     def described(
         self, steps: Mapping[int, tuple[tuple[int, int], ...]], op: str | None
     ) -> tuple[GraphInfo, ...]:
-        """The graphs, with the steps that ran them, and the place of the current op."""
+        """The graphs, with the steps that ran them, and the place of the current op.
+
+        An op outside of all modules may have the name of another one in a graph of another step:
+        while a graph is growing, only that one has its place.
+        """
+        newest = next(reversed(self._graphs.values()), None)
+        growing = None if newest is None or newest.is_whole or newest.basis != "run" else newest
+        at = -1 if growing is None or op is None else growing.places.get(op, -1)
+        is_ambiguous = growing is not None and at >= 0 and not _is_in_module(growing.nodes[at])
         return tuple(
             GraphInfo(
                 number,
@@ -129,28 +142,45 @@ class LiveGraphs:
                 graph.optimizer,
                 graph.basis,
                 steps.get(number, ()),
-                None if graph.is_whole else self._like(graph),
-                None if op is None else graph.places.get(op),
+                None if graph.is_whole else self._like(graph, op),
+                None
+                if op is None or (is_ambiguous and graph is not growing)
+                else graph.places.get(op),
                 self._difference(graph),
+                graph.is_compiled,
             )
             for number, graph in self._graphs.items()
         )
 
-    def _like(self, growing: _LiveGraph) -> int | None:
-        """The newest whole graph that has nearly all nodes that are known of a growing one."""
+    def _like(self, growing: _LiveGraph, op: str | None) -> int | None:
+        """The whole graph that shows what comes next in a step whose graph is growing: the newest
+        that has nearly all ops that have run in modules, and ``op``, where the training is.
+
+        What makes the batch has no part in that, because it is not in the graph of the first step:
+        while nothing else has run, the newest graph is taken.
+        """
         count, found = growing.compared
         if growing.basis != "run":
             return None
         if count != len(growing.nodes):
-            found = None
-            for number, graph in reversed(self._graphs.items()):
-                if graph.is_whole:
-                    known = sum(node.name in graph.places for node in growing.nodes)
-                    if known >= _NEARLY_ALL * len(growing.nodes):
-                        found = number
-                        break
+            found = self._most_alike(growing)
             growing.compared = len(growing.nodes), found
-        return found
+        if found is None or not growing.has_modules or op is None:
+            return found
+        return found if op in self._graphs[found].places else None
+
+    def _most_alike(self, growing: _LiveGraph) -> int | None:
+        inside = [node for node in growing.nodes if _is_in_module(node)]
+        decisive = inside or growing.nodes
+        for number, graph in reversed(self._graphs.items()):
+            if not graph.is_whole:
+                continue
+            if graph.has_modules and not inside:
+                return number
+            known = sum(node.name in graph.places for node in decisive)
+            if known >= _NEARLY_ALL * len(decisive):
+                return number
+        return None
 
     def _difference(self, graph: _LiveGraph) -> str:
         """How the graph differs from the newest of the same optimizer."""
@@ -227,3 +257,7 @@ class LiveGraphs:
             )
         stands_for_module = self._graphs[index.graph].basis != "run" and not node.outputs
         return f"{node.scope}/" if stands_for_module else target
+
+
+def _is_in_module(node: Node) -> bool:
+    return node.kind == "op" and "/" in node.scope

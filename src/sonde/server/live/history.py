@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,23 +32,26 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Outputs of one step; ``places`` finds the row of an output."""
+class OutputRows:
+    """Outputs of one step; ``places`` finds the row of an output. ``nbytes``: of the numbers, or of
+    the names if those are more, which only happens on purpose."""
 
     step: int
     names: tuple[tuple[str, ...], tuple[int, ...]]
     places: Mapping[Slot, int]
     table: npt.NDArray[np.float64]
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Norms:
+class StepNorms:
     """Gradients, weights and updates of one step, by column."""
 
     step: int
     gradients: Floats
     weights: Floats
     updates: Floats
+    learning_rate: float | None
 
     @property
     def nbytes(self) -> int:
@@ -64,8 +68,8 @@ class RecordedStep:
     """The outputs of one step, and those of the recorded step before it."""
 
     step: int
-    _now: tuple[_Rows, ...]
-    _before: tuple[_Rows, ...]
+    _now: tuple[OutputRows, ...]
+    _before: tuple[OutputRows, ...]
 
     def statistics(self, op: str, slot: int) -> tuple[Statistics | None, Statistics | None]:
         """The statistics of an output in the step, and in the one before."""
@@ -78,10 +82,10 @@ class StatisticHistory:
     event loop's thread only."""
 
     def __init__(self) -> None:
-        self._rows: deque[_Rows] = deque()
+        self._rows: deque[OutputRows] = deque()
         self._row_bytes = 0
         self._columns: dict[str, int] = {}
-        self._norms: list[_Norms] = []
+        self._norms: list[StepNorms] = []
 
     # --------------------------------------------------------------- messages
 
@@ -91,13 +95,15 @@ class StatisticHistory:
     def add_norms(self, message: ParameterNorms) -> None:
         """Add a step; FrameError if its numbers cannot be read."""
         try:
-            arrays = [
+            gradients, weights, updates = (
                 np.frombuffer(data, "<f4").astype(np.float32)
                 for data in (message.gradients, message.weights, message.updates)
-            ]
+            )
         except ValueError as error:
             raise FrameError(f"norms of weights cannot be read: {error}") from None
-        self._norms.append(_Norms(message.step, *arrays))
+        self._norms.append(
+            StepNorms(message.step, gradients, weights, updates, message.learning_rate)
+        )
         each = max(self._norms[-1].nbytes, 1)
         if len(self._norms) > max(min(MOST_STEPS, MOST_NORM_BYTES // each), 10):
             self._norms = _thinned(self._norms)
@@ -110,15 +116,16 @@ class StatisticHistory:
         table = np.frombuffer(message.rows, "<f8").reshape(count, ROW_COLUMNS)
         names = (message.ops, message.slots)
         last = next((each for each in self._rows if each.names == names), None)
-        places: Mapping[Slot, int]
         if last is None:
             places = {slot: place for place, slot in enumerate(zip(*names, strict=True))}
+            nbytes = max(table.nbytes, sum(map(sys.getsizeof, message.ops)))
+            added = OutputRows(message.step, names, places, table, nbytes)
         else:  # Steps of one graph share their names, which take more memory than the numbers.
-            names, places = last.names, last.places
-        self._rows.append(_Rows(message.step, names, places, table))
-        self._row_bytes += table.nbytes
+            added = replace(last, step=message.step, table=table)
+        self._rows.append(added)
+        self._row_bytes += added.nbytes
         while self._row_bytes > MOST_ROW_BYTES or len(self._rows) > MOST_STEPS:
-            self._row_bytes -= self._rows.popleft().table.nbytes
+            self._row_bytes -= self._rows.popleft().nbytes
 
     # ---------------------------------------------------------------- answers
 
@@ -132,6 +139,13 @@ class StatisticHistory:
                 ratio = found[rows.step].update_ratio if rows.step in found else None
                 found[rows.step] = StatisticPoint(rows.step, numbers, ratio)
         return [found[step] for step in sorted(found)]
+
+    def snapshot(
+        self,
+    ) -> tuple[tuple[str, ...], tuple[StepNorms, ...], tuple[OutputRows, ...]]:
+        """The names of the weights by column, their norms, and the outputs of ops, for another
+        thread."""
+        return tuple(self._columns), tuple(self._norms), tuple(self._rows)
 
     def last_step(self) -> RecordedStep | None:
         """The last recorded step with most of its outputs, for evaluations in another thread."""
@@ -180,16 +194,16 @@ def _at(values: Floats, column: int) -> float:
     return float(values[column]) if column < values.size else math.nan
 
 
-def _found(parts: Iterable[_Rows], op: str, slot: int) -> Statistics | None:
+def _found(parts: Iterable[OutputRows], op: str, slot: int) -> Statistics | None:
     return next((found for rows in parts if (found := _statistics(rows, op, slot))), None)
 
 
-def _numbers(rows: _Rows, op: str, slot: int) -> StatisticNumbers | None:
+def _numbers(rows: OutputRows, op: str, slot: int) -> StatisticNumbers | None:
     found = _statistics(rows, op, slot)
     return None if found is None else statistic_numbers(found)
 
 
-def _statistics(rows: _Rows, op: str, slot: int) -> Statistics | None:
+def _statistics(rows: OutputRows, op: str, slot: int) -> Statistics | None:
     place = rows.places.get((op, slot))
     if place is None:
         return None
@@ -203,11 +217,11 @@ def _statistics(rows: _Rows, op: str, slot: int) -> Statistics | None:
         return None
 
 
-def _thinned(norms: Sequence[_Norms]) -> list[_Norms]:
+def _thinned(norms: Sequence[StepNorms]) -> list[StepNorms]:
     """Every second step of each optimizer: of all steps, one of two optimizers that take turns
     would disappear."""
     is_kept: dict[int, bool] = {}
-    kept: list[_Norms] = []
+    kept: list[StepNorms] = []
     for each in norms:
         now = is_kept[each.first_column] = not is_kept.get(each.first_column, False)
         if now:

@@ -11,6 +11,7 @@ from typing import Final
 from sonde.server.http.auth import TokenCheck
 from sonde.server.http.events import EventBroker
 from sonde.server.http.idle_connections import IdleConnections
+from sonde.server.live.findings_output import FindingsOutput
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.run import RUN_NAME, LiveRun
 from sonde.server.run import Runs
@@ -41,6 +42,7 @@ class Hub:
         *,
         token_check: TokenCheck,
         paused: bool,
+        output: FindingsOutput | None = None,
         idle: IdleConnections | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
@@ -48,6 +50,7 @@ class Hub:
         self._broker = broker
         self._token_check = token_check
         self._paused = paused
+        self._output = output
         self._idle = IdleConnections() if idle is None else idle
         self._heartbeat_seconds = heartbeat_seconds
         self._connections: set[asyncio.Task[None]] = set()
@@ -161,7 +164,7 @@ class Hub:
         found = self._runs.find(hello.run) if hello.run in self._runs else None
         if isinstance(found, LiveRun):
             return found
-        run = LiveRun(hello.run, self._broker, paused=self._paused)
+        run = LiveRun(hello.run, self._broker, paused=self._paused, output=self._output)
         self._runs.add(run)
         return run
 

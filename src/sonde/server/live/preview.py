@@ -12,8 +12,8 @@ from sonde.server.live.history import RecordedStep
 from sonde.watch.evaluate import NodeWatches, evaluate
 from sonde.watch.measured_tensor import MeasuredTensor, RecordedStatistics
 from sonde.watch.watchpoint import WatchedNode, make_watches
-from sonde.wire.api import Preview, WatchpointDraft
 from sonde.wire.shapes import Node, TensorType
+from sonde.wire.watchpoints import Preview, WatchpointDraft
 
 _MOST_NAMED: Final = 5
 _NO_VALUES: Final = "only the statistics are known"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -12,13 +13,14 @@ import msgspec
 from sonde.core.errors import UsageError
 from sonde.server.findings import bounded
 from sonde.server.graph.index import GraphIndex
+from sonde.server.health.live import LiveTrends
 from sonde.server.live.graphs import LiveGraphs
 from sonde.server.live.history import StatisticHistory
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.steps import StepHistory
 from sonde.wire.api import RankView
 from sonde.wire.rank import FromServer, Goodbye, Hello, Kept, MeasureSpeed, Status, StepDone
-from sonde.wire.shapes import DiagnosisView, Metadata, State
+from sonde.wire.shapes import DiagnosisView, Metadata, Node, State
 
 MOST_TEXT: Final = 2000
 _MOST_NAME: Final = 200
@@ -49,6 +51,7 @@ class LiveRank:
         self._is_measuring = False
         self._address = ""
         self.heard_at = time.monotonic()
+        self.lost_at = 0.0
 
     @property
     def step(self) -> int:
@@ -92,6 +95,7 @@ class LiveRank:
         if self.link is not None:
             self.link.close()
         self.link = None
+        self.lost_at = time.monotonic()
 
     def send(self, message: FromServer) -> None:
         """Send ``message`` if the rank is connected."""
@@ -162,6 +166,11 @@ class LiveRank:
         if step > self.steps.last:
             return self._status.graph if self._status.step == step else None
         return self.steps.graph_of(step)
+
+    def trends(self, nodes: Sequence[Node]) -> LiveTrends:
+        """Signals and statistics over the steps so far; ``nodes``: of the graph that ran last."""
+        names, norms, rows = self.history.snapshot()
+        return LiveTrends(self.number, tuple(self.steps.points), names, norms, rows, nodes)
 
     def view(self, hits: int, waits_for: tuple[int, ...] = ()) -> RankView:
         status, goodbye = self._status, self.goodbye

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from sonde.core.finding import Finding
+from sonde.ranks.ends import RaisedError, RankEnds
 from sonde.ranks.finding_codec import encode_findings
 from sonde.ranks.job import RankJob
 from sonde.ranks.report import CollectiveReport, ReportError, StepReport, decode
 from sonde.server.http.events import Changes
+from sonde.server.live.findings_output import FindingsOutput
+from sonde.server.live.rank import LiveRank
 from sonde.server.live.ranks import LiveRanks
 from sonde.wire.framing import FrameError
 from sonde.wire.rank import AskStack, JobFindings, JobStart
@@ -19,23 +22,35 @@ from sonde.wire.rank import AskStack, JobFindings, JobStart
 _STACK_SECONDS: Final = 3.0
 """How long ranks have to say where they stand."""
 _LOOK_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 1.0
+"""How long the report of a rank that stopped waits for others that end, and for the rank itself,
+which may connect again."""
+_JOIN_SECONDS: Final = 20.0
+"""How long the end of a job waits for ranks that have not connected."""
 
 
 class RankComparison:
-    """The comparison of one run; without a ``JobStart`` it does nothing. Used in the event loop's
-    thread only."""
+    """The comparison of one run; without a ``JobStart`` it does nothing. ``output`` takes the
+    findings; None: the lowest rank that is connected prints them. Used in the event loop's thread
+    only."""
 
-    def __init__(self, ranks: LiveRanks, changes: Changes) -> None:
+    def __init__(
+        self, ranks: LiveRanks, changes: Changes, output: FindingsOutput | None = None
+    ) -> None:
         self._ranks = ranks
         self._changes = changes
+        self._output = output
         self._job = RankJob()
         self._is_started = False
         self._hang_seconds = 0.0
         self._progress = time.monotonic()
-        self._ended: set[int] = set()
+        self._ends = RankEnds()
         self._is_hang_reported = False
+        self._is_stop_reported = False
         self._is_finished = False
         self._watching: asyncio.Task[None] | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+        self._stopping: asyncio.TimerHandle | None = None
 
     @property
     def job(self) -> RankJob:
@@ -71,38 +86,88 @@ class RankComparison:
             found += self._job.add(report)
         self._publish(found)
 
-    def lose(self, rank: int) -> None:
-        """The connection of a rank is gone: if it had more to report, its process has ended."""
-        if self._is_started and rank not in self._ended and self._goes_on(rank):
-            self._publish([self._job.stopped(rank)])
-        self.end(rank)
+    def join(self, rank: int) -> None:
+        """A rank is connected, for the first time or again."""
+        self._ends.resume(rank)
 
-    def _goes_on(self, rank: int) -> bool:
-        """Whether another rank has not ended."""
-        others = {each.number for each in self._ranks.connected()} - {rank}
-        return bool(others - self._ended)
+    def lose(self, rank: LiveRank) -> None:
+        """The connection of a rank is gone: if it has not said that it ends, its process has ended.
+        That is reported a moment later, when the ranks that ended with it are known."""
+        if rank.goodbye is not None:
+            self._ends.end(rank.number, None, time.monotonic())
+        else:
+            self._ends.lose(rank.number, time.monotonic())
+        if not self._finish_if_ended() and self._is_started and self._stopping is None:
+            loop = asyncio.get_running_loop()
+            self._stopping = loop.call_later(_STOP_SECONDS, self._report_stop)
 
-    def end(self, rank: int) -> None:
-        """A rank has sent its last report, or is gone."""
-        self._ended.add(rank)
-        connected = {each.number for each in self._ranks.connected()}
-        if connected <= self._ended and not self._is_finished:
-            self._finish()
+    def end(self, rank: int, error: RaisedError | None) -> None:
+        """A rank has sent its last report. ``error``: the exception that ended its training."""
+        self._ends.end(rank, error, time.monotonic())
+        self._finish_if_ended()
 
-    def _finish(self) -> None:
+    def _report_stop(self, *, is_over: bool = False) -> None:
+        """Report the first rank that stopped; once, because a launcher then ends the others. A job
+        that hangs is ended by a user, or by ``--on-hang stop``: the hang is reported already."""
+        self._stopping = None
+        if self._is_stop_reported or self._is_hang_reported or len(self._ranks) < 2:
+            return
+        found = self._job.stopped(self._ends, is_over=is_over)
+        self._is_stop_reported = bool(found)
+        self._publish(found)
+
+    def _finish_if_ended(self) -> bool:
+        """Finish the job if all ranks have ended; whether they have."""
+        if not self._is_started or self._is_finished or not self._have_ended():
+            return False
+        if not self._absent():
+            self.finish()
+        elif self._waiting is None:  # A short job may end on one rank before another connects.
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.call_later(_JOIN_SECONDS, self._stop_waiting)
+        return True
+
+    def _have_ended(self) -> bool:
+        """Whether all ranks that are connected have sent their last report."""
+        return all(each.number in self._ends for each in self._ranks.connected())
+
+    def _stop_waiting(self) -> None:
+        self._waiting = None
+        if self._have_ended():
+            self.finish()
+
+    def _absent(self) -> list[int]:
+        """The ranks of the job that have never connected."""
+        size = max((each.metadata.world_size for each in self._ranks.values()), default=0)
+        return [number for number in range(size) if number not in self._ranks]
+
+    def finish(self) -> None:
+        """Judge what is left, and report the end of the job; once."""
+        if self._is_finished or not self._is_started:
+            return
         self._is_finished = True
         if self._watching is not None:
             self._watching.cancel()
+        for timer in (self._waiting, self._stopping):
+            if timer is not None:
+                timer.cancel()
+        self._report_stop(is_over=True)
         found = self._job.finish()
         self._publish(found, is_last=True)
 
     def _publish(self, found: Sequence[Finding], *, is_last: bool = False) -> None:
         if not found and not is_last:
             return
-        message = JobFindings(encode_findings(found), is_last, self._job.judged_steps)
-        receiver = min(self._ranks.connected(), key=lambda each: each.number, default=None)
-        if receiver is not None:
-            receiver.send(message)
+        job = self._job
+        if self._output is not None:
+            self._output.add(found, job.findings)
+            if is_last:
+                size = max(job.world_size, len(self._ranks))
+                self._output.finish(job.findings, job.judged_steps, size, self._absent())
+        message = JobFindings(encode_findings(found), is_last, job.judged_steps)
+        receivers = sorted(self._ranks.connected(), key=lambda each: each.number)
+        for rank in receivers[: None if is_last else 1]:
+            rank.send(message)
         self._changes.touch("status")
 
     async def _watch(self) -> None:

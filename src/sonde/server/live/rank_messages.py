@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 
+from sonde.ranks.ends import RaisedError
 from sonde.server.hit_store import HitStore
-from sonde.server.http.events import Changes
+from sonde.server.http.events import Changes, Topic
 from sonde.server.live.control import RunControl
+from sonde.server.live.findings_output import FindingsOutput
 from sonde.server.live.rank import MOST_TEXT, LiveRank
 from sonde.server.live.rank_comparison import RankComparison
 from sonde.server.live.rank_link import RankLink
@@ -22,19 +24,37 @@ MOST_IN_CHAIN: Final = 200
 MOST_NODE_BYTES: Final = 512 << 20
 """In the graphs of all ranks of a run together, as they were sent."""
 
+_Stored = (
+    messages.Status
+    | messages.StepDone
+    | messages.ParameterNames
+    | messages.ParameterNorms
+    | messages.OpStatistics
+    | messages.Kept
+    | messages.FirstStepProgress
+    | messages.Diagnosed
+    | messages.Goodbye
+)
+
 
 class RankMessages:
     """Stores what the ranks of one run send: status, steps, hits, findings, graphs and notices.
     Used in the event loop's thread only."""
 
-    def __init__(self, ranks: LiveRanks, run_control: RunControl, changes: Changes) -> None:
+    def __init__(
+        self,
+        ranks: LiveRanks,
+        run_control: RunControl,
+        changes: Changes,
+        output: FindingsOutput | None = None,
+    ) -> None:
         self._ranks = ranks
         self._run_control = run_control
         self._changes = changes
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
         self._unobserved: dict[str, None] = {}
         self.hits = HitStore(self._is_leaf)
-        self.comparison = RankComparison(ranks, changes)
+        self.comparison = RankComparison(ranks, changes, output)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -50,53 +70,57 @@ class RankMessages:
         match message:
             case messages.Answer():
                 link.answered(message)
+            case messages.Hits():
+                self._add_hits(rank, message)
+            case messages.GraphPart():
+                self._add_graph_part(rank, message)
+            case messages.Notice():
+                self._add_notice_of(rank, message)
+            case messages.JobStart():
+                self.comparison.start(message)
+            case messages.RankReports():
+                self.comparison.receive(rank.number, message.data)
+            case messages.JobEnd():
+                self.comparison.end(rank.number, _raised(message))
+            case messages.Alive():
+                pass  # The link has counted it.
+            case messages.Hello():
+                self.add_notice(f"rank {rank.number} sent a second hello [rank-unreadable]")
+                self._changes.touch("notices")
+            case _:
+                self._store(rank, message)
+
+    def _store(self, rank: LiveRank, message: _Stored) -> None:
+        """Keep what a rank says about itself."""
+        match message:
             case messages.Status():
                 self._run_control.note_generation(message.generation)
                 rank.set_status(message)
-                self._changes.touch("status")
             case messages.StepDone():
                 rank.add_step(message)
-                self._changes.touch("loss", *(("status",) if message.is_measurement else ()))
             case messages.ParameterNames():
                 rank.history.set_names(message)
             case messages.ParameterNorms():
                 rank.history.add_norms(message)
             case messages.OpStatistics():
                 rank.history.add_rows(message)
-                self._changes.touch("status")
             case messages.Kept():
                 rank.set_kept(message)
-                self._changes.touch("status")
             case messages.FirstStepProgress():
                 rank.set_progress(message.ops)
-                self._changes.touch("status")
-            case messages.Hits():
-                self._add_hits(rank, message)
-            case messages.GraphPart():
-                self._add_graph_part(rank, message)
-            case messages.Notice():
-                text = message.text[:MOST_TEXT]
-                self.add_notice(f"rank {rank.number}: {text} [{message.slug[:100]}]")
-                if message.is_gap and len(self._unobserved) < MOST_NOTICES:
-                    self._unobserved[f"rank {rank.number}: {text}"] = None
-                self._changes.touch("notices")
             case messages.Diagnosed():
                 rank.set_diagnosis(message.diagnosis)
-                self._changes.touch("status", "graph")
-            case messages.JobStart():
-                self.comparison.start(message)
-            case messages.RankReports():
-                self.comparison.receive(rank.number, message.data)
-            case messages.JobEnd():
-                self.comparison.end(rank.number)
-            case messages.Alive():
-                pass  # The link has counted it.
             case messages.Goodbye():
                 rank.end(message)
-                self._changes.touch("status")
-            case messages.Hello():
-                self.add_notice(f"rank {rank.number} sent a second hello [rank-unreadable]")
-                self._changes.touch("notices")
+        if changed := _changed(message):
+            self._changes.touch(*changed)
+
+    def _add_notice_of(self, rank: LiveRank, message: messages.Notice) -> None:
+        text = message.text[:MOST_TEXT]
+        self.add_notice(f"rank {rank.number}: {text} [{message.slug[:100]}]")
+        if message.is_gap and len(self._unobserved) < MOST_NOTICES:
+            self._unobserved[f"rank {rank.number}: {text}"] = None
+        self._changes.touch("notices")
 
     def add_notice(self, text: str) -> None:
         if not self._notices or self._notices[-1] != text:
@@ -125,10 +149,31 @@ class RankMessages:
         return rank is not None and hit.op in rank.graphs.leaves
 
 
+def _changed(message: _Stored) -> tuple[Topic, ...]:
+    """What the page has to load again after a message."""
+    match message:
+        case messages.StepDone():
+            return ("loss", "status") if message.is_measurement else ("loss",)
+        case messages.ParameterNames() | messages.ParameterNorms():
+            return ()
+        case messages.Diagnosed():
+            return ("status", "graph")
+        case _:
+            return ("status",)
+
+
+def _raised(message: messages.JobEnd) -> RaisedError | None:
+    if not message.error:
+        return None
+    texts = (message.error, message.text, message.source)
+    return RaisedError(*(each[:MOST_TEXT] for each in texts))
+
+
 def bounded_headline(headline: HeadlineText | None) -> HeadlineText | None:
     if headline is None:
         return None
-    return HeadlineText(headline.title[:MOST_TEXT], headline.text[:MOST_TEXT])
+    title, text = headline.title[:MOST_TEXT], headline.text[:MOST_TEXT]
+    return HeadlineText(title, text, headline.source)
 
 
 def _bounded(hit: Hit, rank: int) -> Hit:

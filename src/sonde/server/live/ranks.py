@@ -33,6 +33,12 @@ class LiveRanks(dict[int, LiveRank]):
         """Whether any rank is connected."""
         return any(rank.link is not None for rank in self.values())
 
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The ranks whose connection ended without a goodbye, in the order in which it did."""
+        gone = [rank for rank in self.values() if rank.state == "lost"]
+        return tuple(rank.number for rank in sorted(gone, key=lambda rank: rank.lost_at))
+
     def awaited(self) -> dict[int, tuple[int, ...]]:
         """The paused ranks that each rank waits for: it runs, as far as it told, but has made no
         progress for a while, as a process does that waits in a collective."""

@@ -12,11 +12,13 @@ from sonde.debugger.values.answers import Values
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues
 from sonde.server.headlines import live_headline
+from sonde.server.health.source import TrendSource
 from sonde.server.http.events import Changes, EventBroker
 from sonde.server.live import recorded_values
 from sonde.server.live import values as live_values
 from sonde.server.live.check import CheckNow
 from sonde.server.live.control import RunControl
+from sonde.server.live.findings_output import FindingsOutput
 from sonde.server.live.preview import previewed
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.rank_link import RankLink
@@ -28,24 +30,33 @@ from sonde.wire import api
 from sonde.wire.questions import AnyAnswer, AskOp
 from sonde.wire.rank import Hello, Keep, Record, SetWatchpoints, Welcome
 from sonde.wire.shapes import BoxStatistic, DiagnosisView, TensorName
+from sonde.wire.watchpoints import Preview, WatchpointDraft
 
 _LEAD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
 _MOST_COLOURED: Final = 600
+_STEPS_FOR_HEALTH: Final = 3
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class LiveRun:
     """The ranks of one training, also after they disconnect. Used in the event loop's thread."""
 
-    def __init__(self, run: str, broker: EventBroker, *, paused: bool) -> None:
+    def __init__(
+        self,
+        run: str,
+        broker: EventBroker,
+        *,
+        paused: bool,
+        output: FindingsOutput | None = None,
+    ) -> None:
         self.id = run
         self._changes = Changes(run, broker)
         self._paused = paused
         self.watchpoints = WatchpointSet()
         self.ranks = LiveRanks(run)
         self._run_control = RunControl(self.ranks, self._changes)
-        self.messages = RankMessages(self.ranks, self._run_control, self._changes)
+        self.messages = RankMessages(self.ranks, self._run_control, self._changes, output)
         self.hits = self.messages.hits
         self._check = CheckNow(self._changes)
         self._told_waiting: dict[int, tuple[int, ...]] = {}
@@ -73,8 +84,12 @@ class LiveRun:
             notices=self.messages.notices,
             recheck=self._check.view,
             unobserved=self.messages.unobserved,
-            headline=live_headline(ranks, self.hits.causes, losses, self.diagnosis),
+            headline=live_headline(
+                ranks, self.hits.causes, losses, self.diagnosis, self.ranks.lost
+            ),
             diagnosis=self.diagnosis,
+            opens_with_health=all(rank.state != "paused" for rank in ranks)
+            and any(len(points) >= _STEPS_FOR_HEALTH for points in losses.values()),
         )
 
     @property
@@ -102,6 +117,7 @@ class LiveRun:
         if is_new_run and hello.watchpoints:
             self.watchpoints.adopt(hello.watchpoints)
         known.connect(hello.metadata, link)
+        self.messages.comparison.join(number)
         self._run_control.note_generation(hello.generation)
         self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
@@ -153,7 +169,7 @@ class LiveRun:
         if rank.link is not link:
             return
         rank.disconnect()
-        self.messages.comparison.lose(rank.number)
+        self.messages.comparison.lose(rank)
         if why:
             self.messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
         self._changes.touch("status", "notices")
@@ -222,6 +238,14 @@ class LiveRun:
         known = self.ranks.find(rank)
         return api.LossCurve(known.number, tuple(p for p in known.steps.points if p.step > after))
 
+    async def trends(self, rank: int | None) -> TrendSource:
+        known = self.ranks.find(rank)
+        try:
+            nodes = (await known.graph(None)).nodes
+        except UsageError:
+            nodes = ()
+        return known.trends(nodes)
+
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
         known = self.ranks.find(rank)
         if isinstance(question, AskOp):
@@ -252,12 +276,12 @@ class LiveRun:
     async def curve(self, rank: int | None, tensor: TensorName) -> api.StatisticCurve:
         return await recorded_values.curve(self.ranks.find(rank), tensor)
 
-    async def preview(self, rank: int | None, draft: api.WatchpointDraft) -> api.Preview:
+    async def preview(self, rank: int | None, draft: WatchpointDraft) -> Preview:
         known = self.ranks.find(rank)
         try:
             index = await known.graph(None)
         except UsageError:
-            return api.Preview(None, 0, 0, 0)
+            return Preview(None, 0, 0, 0)
         history = known.history
         return await asyncio.to_thread(previewed, draft, index.nodes, history.last_step())
 
@@ -272,5 +296,6 @@ class LiveRun:
                 rank.send(Record(op, request.is_on))
 
     def close(self) -> None:
+        self.messages.comparison.finish()
         for rank in self.ranks.values():
             rank.disconnect()

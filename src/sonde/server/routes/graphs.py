@@ -9,13 +9,14 @@ from sonde.server.graph.code import read_code
 from sonde.server.graph.initial_view import opening, opening_of_model
 from sonde.server.graph.level_values import level_values
 from sonde.server.graph.levels import Marks, level
+from sonde.server.graph.op_times import op_times
 from sonde.server.graph.scope_view import scope_view
 from sonde.server.graph.search import PageWindow, op_view, scopes, search, sources, tree
 from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import RUN
 from sonde.server.run import chosen_rank
 from sonde.wire import queries
-from sonde.wire.api import (
+from sonde.wire.graphs import (
     CodeText,
     Level,
     LevelValues,
@@ -75,7 +76,10 @@ async def find_scopes(call: Call, query: queries.ScopesQuery) -> ScopeList:
 @endpoints.add("GET", f"{RUN}/graph/values", "A statistic of each box of a level")
 async def graph_values(call: Call, query: queries.ValuesQuery) -> LevelValues:
     index = await call.run.graph(query.rank, query.graph)
-    found = await call.run.op_values(query.rank, query.graph, query.step, query.statistic)
+    if query.statistic == "time":
+        found = await asyncio.to_thread(op_times, index, call.context.profile)
+    else:
+        found = await call.run.op_values(query.rank, query.graph, query.step, query.statistic)
     shown = await asyncio.to_thread(index.seen_as, query.view)
     return await asyncio.to_thread(level_values, shown, query.scope, query.group, found)
 
@@ -90,9 +94,8 @@ async def find_nodes(call: Call, query: queries.NodesQuery) -> NodePage:
 @endpoints.add("GET", f"{RUN}/op", "One op")
 async def show_op(call: Call, query: queries.OpQuery) -> OpView:
     index = await call.run.graph(query.rank, query.graph)
-    rank = chosen_rank(call.run, query.rank)
-    own = [hit for hit in call.run.hits.in_order() if hit.rank == rank]
-    return await asyncio.to_thread(op_view, index, query.name, own)
+    counts = call.run.hits.counts(chosen_rank(call.run, query.rank))
+    return await asyncio.to_thread(op_view, index, query.name, counts[query.name])
 
 
 @endpoints.add("GET", f"{RUN}/sources", "Lines of code")

@@ -15,6 +15,7 @@ from sonde.server.run import Run, chosen_rank
 from sonde.server.watchpoint_set import check_draft
 from sonde.wire import api, queries
 from sonde.wire.shapes import Hit
+from sonde.wire.watchpoints import WatchpointAnswer, WatchpointDraft, WatchpointFile, WatchpointList
 
 RUN = "/runs/{run}"
 WATCHPOINTS = f"{RUN}/watchpoints"
@@ -78,28 +79,28 @@ async def stop_recheck(call: Call) -> None:
 
 
 @endpoints.add("GET", WATCHPOINTS, "All watchpoints")
-async def list_watchpoints(call: Call) -> api.WatchpointList:
+async def list_watchpoints(call: Call) -> WatchpointList:
     return await unmatched_patterns.watchpoint_list(call.run)
 
 
 @endpoints.add("POST", WATCHPOINTS, "Add a watchpoint")
 async def add_watchpoint(
-    call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
-) -> api.WatchpointAnswer:
+    call: Call, query: queries.WatchpointQuery, body: WatchpointDraft
+) -> WatchpointAnswer:
     call.run.need_watchable()
     warning = await _warning(call.run, query, body)
     spec = call.run.watchpoints.add(body)
     call.run.watchpoints_changed()
-    return api.WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
+    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
 
 
 @endpoints.add("GET", f"{WATCHPOINTS}/file", "The watchpoints as a file")
-async def save_watchpoints(call: Call) -> api.WatchpointFile:
+async def save_watchpoints(call: Call) -> WatchpointFile:
     return call.run.watchpoints.save()
 
 
 @endpoints.add("PUT", f"{WATCHPOINTS}/file", "Replace all watchpoints by those of a file")
-async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.WatchpointList:
+async def load_watchpoints(call: Call, body: WatchpointFile) -> WatchpointList:
     call.run.need_watchable()
     call.run.watchpoints.load(body)
     call.run.watchpoints_changed()
@@ -108,17 +109,17 @@ async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.Watchpoi
 
 @endpoints.add("PUT", f"{WATCHPOINTS}/{{number}}", "Change a watchpoint")
 async def change_watchpoint(
-    call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
-) -> api.WatchpointAnswer:
+    call: Call, query: queries.WatchpointQuery, body: WatchpointDraft
+) -> WatchpointAnswer:
     call.run.need_watchable()
     call.run.watchpoints.find(call.number)
     warning = await _warning(call.run, query, body)
     spec = call.run.watchpoints.change(call.number, body)
     call.run.watchpoints_changed()
-    return api.WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
+    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
 
 
-async def _warning(run: Run, query: queries.WatchpointQuery, draft: api.WatchpointDraft) -> str:
+async def _warning(run: Run, query: queries.WatchpointQuery, draft: WatchpointDraft) -> str:
     """Check a draft: UsageError if it is invalid; a warning if its patterns match no op."""
     return await unmatched_patterns.warning(run, check_draft(draft), strict=query.must_match)
 
@@ -143,6 +144,7 @@ async def list_hits(call: Call, query: queries.HitsQuery) -> api.HitPage:
         query.origin,
         query.condition,
         query.phase,
+        query.is_harmless,
     )
     window = PageWindow(query.offset, query.limit)
     hits, dropped = call.run.hits.in_order(), call.run.hits.dropped(query.rank)

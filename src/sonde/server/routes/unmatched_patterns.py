@@ -20,6 +20,7 @@ from sonde.server.run import Run
 from sonde.watch.conditions import CATALOGUE, RECOMMENDED
 from sonde.wire import api
 from sonde.wire.shapes import WatchpointSpec
+from sonde.wire.watchpoints import WatchpointDraft, WatchpointList, WatchpointWarning
 
 MOST_GRAPHS: Final = 50
 """Graphs of a rank that are searched, the newest first."""
@@ -28,7 +29,7 @@ RECOMMENDED_OPS: Final = frozenset(recommended_draft(each).ops for each in RECOM
 """The patterns of recommended watchpoints, which are for any network: some match nothing."""
 
 
-async def warning(run: Run, draft: api.WatchpointDraft, *, strict: bool = False) -> str:
+async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> str:
     """A warning about patterns of ``draft`` that match nothing; empty if each matches.
 
     ``strict``: UsageError if graphs are known and a pattern finds nothing in them.
@@ -54,10 +55,10 @@ async def run_view(run: Run) -> api.RunView:
     return structs.replace(view, warnings=await _warnings(run))
 
 
-async def watchpoint_list(run: Run) -> api.WatchpointList:
+async def watchpoint_list(run: Run) -> WatchpointList:
     """The watchpoints of a run, with the warnings about them."""
     watchpoints = run.watchpoints.all
-    return api.WatchpointList(watchpoints, await _warnings(run))
+    return WatchpointList(watchpoints, await _warnings(run))
 
 
 class PatternSearch:
@@ -67,7 +68,7 @@ class PatternSearch:
     node of the categories that the conditions are about. ``is_known``: a whole graph was searched.
     """
 
-    def __init__(self, spec: api.WatchpointDraft | WatchpointSpec) -> None:
+    def __init__(self, spec: WatchpointDraft | WatchpointSpec) -> None:
         self._targets = {each.id: _target(each.id) for each in spec.conditions}
         self._ranks = spec.ranks
         self.unmatched = {text: OpPattern.parse(text) for text in spec.ops}
@@ -153,7 +154,7 @@ _SEARCHED: Final[WeakKeyDictionary[Run, _Searched]] = WeakKeyDictionary()
 """Each request for a run needs its warnings: only new graphs are searched."""
 
 
-async def _warnings(run: Run) -> tuple[api.WatchpointWarning, ...]:
+async def _warnings(run: Run) -> tuple[WatchpointWarning, ...]:
     """The watchpoints with patterns that match nothing, once a whole graph is known."""
     specs = [spec for spec in run.watchpoints if spec.ops and spec.ops not in RECOMMENDED_OPS]
     if not specs:
@@ -172,7 +173,7 @@ async def _warnings(run: Run) -> tuple[api.WatchpointWarning, ...]:
             await search.look_at_graphs(run)
         known.searches = searches
     return tuple(
-        api.WatchpointWarning(number, search.message())
+        WatchpointWarning(number, search.message())
         for number, (_, search) in searches.items()
         if search.is_known and search.useless
     )

@@ -23,22 +23,31 @@ from sonde.watch.conditions import (
     Recommended,
     watchpoints_of,
 )
-from sonde.wire import api, queries
+from sonde.wire import queries
 from sonde.wire.convert import copy_fields
+from sonde.wire.watchpoints import (
+    Catalogue,
+    ConditionInfo,
+    ParameterInfo,
+    PresetInfo,
+    Preview,
+    WatchpointDraft,
+    WatchpointList,
+)
 
 endpoints = Endpoints()
 
 
-def _info(kind: Kind) -> api.ConditionInfo:
-    parameters = tuple(copy_fields(each, api.ParameterInfo) for each in kind.parameters)
-    return copy_fields(kind, api.ConditionInfo, parameters=parameters)
+def _info(kind: Kind) -> ConditionInfo:
+    parameters = tuple(copy_fields(each, ParameterInfo) for each in kind.parameters)
+    return copy_fields(kind, ConditionInfo, parameters=parameters)
 
 
-def _preset_info(preset: Preset) -> api.PresetInfo:
-    return copy_fields(preset, api.PresetInfo)
+def _preset_info(preset: Preset) -> PresetInfo:
+    return copy_fields(preset, PresetInfo)
 
 
-_CATALOGUE: Final = api.Catalogue(
+_CATALOGUE: Final = Catalogue(
     tuple(map(_info, CATALOGUE.values())),
     tuple(EXPRESSION_NAMES),
     tuple(map(_preset_info, PRESETS.values())),
@@ -46,21 +55,19 @@ _CATALOGUE: Final = api.Catalogue(
 
 
 @endpoints.add("GET", "/conditions", "All watch conditions")
-async def list_conditions(call: Call) -> api.Catalogue:
+async def list_conditions(call: Call) -> Catalogue:
     return _CATALOGUE
 
 
 @endpoints.add("POST", f"{WATCHPOINTS}/preview", "What a watchpoint would have hit")
-async def preview(
-    call: Call, query: queries.PreviewQuery, body: api.WatchpointDraft
-) -> api.Preview:
+async def preview(call: Call, query: queries.PreviewQuery, body: WatchpointDraft) -> Preview:
     """Evaluate a watchpoint that is not set on the statistics of the last recorded step."""
     check_draft(body)
     return await call.run.preview(query.rank, body)
 
 
 @endpoints.add("POST", f"{WATCHPOINTS}/recommended", "Add the recommended watchpoints")
-async def add_recommended(call: Call, query: queries.PresetQuery) -> api.WatchpointList:
+async def add_recommended(call: Call, query: queries.PresetQuery) -> WatchpointList:
     """Add the recommended watchpoints, or those of a preset, that match an op of this run's graph;
     all of them before the first step has ended. A watchpoint that exists is not added again."""
     call.run.need_watchable()
@@ -86,7 +93,7 @@ async def _graph(run: Run) -> GraphIndex | None:
     return index if index.whole or any(known) else None
 
 
-def _has_target(index: GraphIndex, recommended: Recommended, draft: api.WatchpointDraft) -> bool:
+def _has_target(index: GraphIndex, recommended: Recommended, draft: WatchpointDraft) -> bool:
     patterns = parse_all(draft.ops)
     return any(
         recommended.target in node.categories

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
+from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import sonde
 from sonde.core.callback import Callback, RunContext
 from sonde.core.finding import Finding
 from sonde.diagnosis.options import diagnosis_options
@@ -43,8 +43,7 @@ class Diagnose(Callback):
     ) -> None:
         self._stops = stop
         ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
-        self._options: dict[str, Any] = {"ignore": ignored, "html": html, "sarif": sarif}
-        diagnosis_options(**self._options)  # A wrong option is an error before the run.
+        self._options = diagnosis_options(ignore=ignored, html=html, sarif=sarif)
         self._verbose = verbose
         self._diagnosis: _Diagnosis | None = None
         self._held = ExitStack()
@@ -55,7 +54,9 @@ class Diagnose(Callback):
         return [] if self._diagnosis is None else self._diagnosis.findings
 
     def __enter__(self) -> Callback:
-        started = sonde.diagnose(**self._options, prints=self._verbose)
+        # By name: the collection of evidence is in a layer beside this one.
+        session = import_module("sonde.adapters.torch.diagnosis.session")
+        started = session.diagnosing(self._options, prints=self._verbose)
         self._diagnosis = self._held.enter_context(started)
         return self
 

@@ -28,7 +28,7 @@ from sonde.tune.config.search_config import (
 )
 from sonde.tune.config.section import TuneSection
 from sonde.tune.config.space import MOST_OF_A_GRID, Space, too_large_a_grid
-from sonde.tune.config.yaml_lines import Located, read_yaml
+from sonde.tune.config.yaml_lines import LocatedValue, read_yaml
 from sonde.tune.errors import TuneError
 
 _PRUNER_ARGUMENTS = {
@@ -127,8 +127,8 @@ def _named(top: TuneSection, key: str) -> TuneSection:
     """A section ``{name: ..., args: {...}}``; a single word is the name."""
     node = top.node(key)
     if node is not None and isinstance(node.value, str) and ":" not in node.value:
-        node = Located({"name": Located(node.value, node.line)}, node.line)
-    return TuneSection(node or Located(None, top.line), key, top.problems)
+        node = LocatedValue({"name": LocatedValue(node.value, node.line)}, node.line)
+    return TuneSection(node or LocatedValue(None, top.line), key, top.problems)
 
 
 def _tuner(top: TuneSection) -> Tuner:

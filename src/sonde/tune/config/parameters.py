@@ -17,12 +17,12 @@ from sonde.tune.config.space import (
     Space,
     ordered,
 )
-from sonde.tune.config.yaml_lines import Located
+from sonde.tune.config.yaml_lines import LocatedValue
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
-def read_space(node: Located | None, where: str, problems: Problems) -> Space:
+def read_space(node: LocatedValue | None, where: str, problems: Problems) -> Space:
     """The space that a mapping of parameters describes; mistakes are added to ``problems``."""
     if node is None:
         return Space(())
@@ -67,7 +67,7 @@ def _parameter(section: TuneSection, name: str) -> SearchParameter | None:
         own.node("type")  # MindOptimizer ignores the type of a choice
         values = _choices(own, choice, name, wanted)
     else:
-        values = _range(own, cast(Located, bounds), name, wanted)
+        values = _range(own, cast(LocatedValue, bounds), name, wanted)
     own.finish(hints=_hints(choice is not None))
     return None if values is None else SearchParameter(name, **values, **common)
 
@@ -93,7 +93,7 @@ def _source(own: TuneSection, name: str) -> Source:
 
 
 def _choices(
-    own: TuneSection, node: Located, name: str, wanted: Kind | None
+    own: TuneSection, node: LocatedValue, name: str, wanted: Kind | None
 ) -> dict[str, Any] | None:
     if not isinstance(node.value, list) or not node.value:
         own.refuse("choice", "is not a list of at least one value such as [32, 64]")
@@ -120,7 +120,7 @@ def _fits(value: Any, wanted: Kind) -> bool:
 
 
 def _range(
-    own: TuneSection, bounds: Located, name: str, wanted: Kind | None
+    own: TuneSection, bounds: LocatedValue, name: str, wanted: Kind | None
 ) -> dict[str, Any] | None:
     found = _kind(own, wanted)
     log = own.flag("log", False)
@@ -165,7 +165,7 @@ def _kind(own: TuneSection, wanted: Kind | None) -> Kind | None:
     return cast(Kind, given)
 
 
-def _limits(own: TuneSection, bounds: Located) -> tuple[float, float] | None:
+def _limits(own: TuneSection, bounds: LocatedValue) -> tuple[float, float] | None:
     values = bounds.plain()
     is_pair = isinstance(values, list) and len(values) == 2
     if not is_pair or not all(is_finite_number(one) for one in values):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from sonde.core.settings import Problems, Rule, Section, is_text, nearest
-from sonde.tune.config.yaml_lines import Located
+from sonde.tune.config.yaml_lines import LocatedValue
 
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ class TuneSection(Section):
 
     type_slug = value_slug = "tune-value"
 
-    def __init__(self, node: Located, where: str, problems: Problems) -> None:
+    def __init__(self, node: LocatedValue, where: str, problems: Problems) -> None:
         is_mapping = isinstance(node.value, dict)
-        content: dict[str, Located] = node.value if is_mapping else {}
+        content: dict[str, LocatedValue] = node.value if is_mapping else {}
         super().__init__(
             {key: found.value for key, found in content.items() if found.value is not None},
             problems,
@@ -47,7 +47,7 @@ class TuneSection(Section):
     def __contains__(self, key: str) -> bool:
         return key in self._content
 
-    def node(self, key: str) -> Located | None:
+    def node(self, key: str) -> LocatedValue | None:
         """The value of a key with its line; None if the key is missing or empty."""
         self._read[key] = None
         return self._content[key] if key in self._values else None
@@ -93,7 +93,7 @@ class TuneSection(Section):
 
     def section(self, key: str) -> TuneSection:
         """The mapping under a key; an empty one if the key is missing."""
-        node = self.node(key) or Located(None, self.line)
+        node = self.node(key) or LocatedValue(None, self.line)
         return TuneSection(node, self.name(key), self.problems)
 
     def finish(self, *, hints: dict[str, str] | None = None) -> None:

@@ -29,10 +29,10 @@ _WORDS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedValue:
     """A value and its line (from 1; 0 when it comes from Python code).
 
-    ``value`` is a scalar, a ``dict[str, Located]`` or a ``list[Located]``.
+    ``value`` is a scalar, a ``dict[str, LocatedValue]`` or a ``list[LocatedValue]``.
     """
 
     value: Any
@@ -47,16 +47,16 @@ class Located:
         return self.value
 
 
-def located(value: Any) -> Located:
+def located(value: Any) -> LocatedValue:
     """Plain Python values in the same form, with line 0."""
     if isinstance(value, Mapping):
-        return Located({str(name): located(each) for name, each in value.items()}, 0)
+        return LocatedValue({str(name): located(each) for name, each in value.items()}, 0)
     if isinstance(value, list | tuple | range):
-        return Located([located(each) for each in value], 0)
-    return Located(value, 0)
+        return LocatedValue([located(each) for each in value], 0)
+    return LocatedValue(value, 0)
 
 
-def read_yaml(path: Path, problems: Problems) -> Located | None:
+def read_yaml(path: Path, problems: Problems) -> LocatedValue | None:
     """The document of a YAML file; None, with the reason in ``problems``, if there is none."""
     yaml = require("yaml", "PyYAML", "reading a search's configuration")
     try:
@@ -94,20 +94,20 @@ class _Conversion:
     def __init__(self, yaml: Any, problems: Problems) -> None:
         self._yaml = yaml
         self._problems = problems
-        self._known: dict[int, Located | None] = {}
+        self._known: dict[int, LocatedValue | None] = {}
         """The values by node; None while a node is being converted."""
 
-    def convert(self, node: Any) -> Located:
+    def convert(self, node: Any) -> LocatedValue:
         line = node.start_mark.line + 1
         if id(node) not in self._known:
             self._known[id(node)] = None
-            self._known[id(node)] = Located(self._value(node), line)
+            self._known[id(node)] = LocatedValue(self._value(node), line)
         found = self._known[id(node)]
         if found is None:
             self._problems.add(
                 "an alias refers to a value that contains it", slug="tune-yaml", line=line
             )
-        return found or Located(None, line)
+        return found or LocatedValue(None, line)
 
     def _value(self, node: Any) -> Any:
         if isinstance(node, self._yaml.MappingNode):
@@ -116,8 +116,8 @@ class _Conversion:
             return [self.convert(each) for each in node.value]
         return _scalar(node.value) if node.style is None else node.value
 
-    def _mapping(self, node: Any) -> dict[str, Located]:
-        found: dict[str, Located] = {}
+    def _mapping(self, node: Any) -> dict[str, LocatedValue]:
+        found: dict[str, LocatedValue] = {}
         for key_node, value_node in node.value:
             key = str(getattr(key_node, "value", ""))
             if key in found:
@@ -128,7 +128,7 @@ class _Conversion:
                 )
                 continue
             value = self.convert(value_node)
-            found[key] = Located(value.value, key_node.start_mark.line + 1)
+            found[key] = LocatedValue(value.value, key_node.start_mark.line + 1)
         return found
 
 

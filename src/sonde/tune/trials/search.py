@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.core.files.atomic_file import write_whole
 from sonde.report import page
+from sonde.report.links import write_report
 from sonde.tune.config.search_config import TuneConfig
 from sonde.tune.errors import require
 from sonde.tune.store.listing import SEARCH, StudyListing, list_study, write_pointer
@@ -101,7 +102,7 @@ def write_results(listing: StudyListing, directory: Path) -> None:
     """Write the page, and the best trial if there is one; earlier files are replaced."""
     import yaml  # type: ignore[import-untyped]
 
-    write_whole(directory / PAGE_FILE, study_page(listing))
+    write_report(directory / PAGE_FILE, study_page(listing))
     best = listing.best_trial
     if best is None:
         return

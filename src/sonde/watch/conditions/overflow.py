@@ -20,8 +20,8 @@ from sonde.watch.conditions.contract import (
 from sonde.watch.conditions.screen import FINITE, Tests
 
 _ADVICE = (
-    "Look at the op that made the first of them: its inputs are finite. Check its input range "
-    "(log, division, sqrt, exp), the learning rate, the loss scale, and the data of this step."
+    "Check the inputs of the op that made the first of them (log, division, sqrt, exp), the "
+    "learning rate, the loss scale, and the data of this step."
 )
 
 

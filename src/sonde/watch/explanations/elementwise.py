@@ -194,6 +194,10 @@ def _is_beyond_power(values: Array, op: OpFacts) -> Mask:
     return np.asarray(np.abs(values.astype(np.float64)) > largest ** (1 / exponent))
 
 
+def _is_pole(values: Array, op: OpFacts) -> Mask:
+    return np.asarray((values <= 0) & (values == np.floor(values)))
+
+
 _DIVISORS: Final = "its {} divisors"
 
 POINT_RULES: Final[dict[str, tuple[PointRule, ...]]] = {
@@ -259,6 +263,13 @@ POINT_RULES: Final[dict[str, tuple[PointRule, ...]]] = {
         ),
         PointRule(
             "inf", "at_zero_or_one", "0 or 1", lambda values, op: (values == 0) | (values == 1)
+        ),
+    ),
+    **dict.fromkeys(
+        ("lgamma", "digamma"),
+        (
+            PointRule("inf", "at_a_pole", "0 or negative and whole", _is_pole, "finite_min"),
+            PointRule("nan", "at_a_pole", "0 or negative and whole", _is_pole, "finite_min"),
         ),
     ),
     **dict.fromkeys(

@@ -12,6 +12,7 @@ from sonde.watch.explanations.arithmetic import (
     explain_sum_or_product,
 )
 from sonde.watch.explanations.cause import Cause
+from sonde.watch.explanations.ctc_loss import explain_ctc_loss
 from sonde.watch.explanations.elementwise import POINT_RULES, explain_points
 from sonde.watch.explanations.op_facts import OpFacts
 from sonde.watch.explanations.reductions import (
@@ -60,12 +61,14 @@ _TABLE: Final[dict[str, Explainer]] = {
         explain_nll_loss,
         "nll_loss_forward nll_loss2d_forward nll_loss_backward nll_loss2d_backward cross_entropy",
     ),
+    **_alike(explain_ctc_loss, "_ctc_loss ctc_loss _cudnn_ctc_loss"),
     **_alike(explain_cast, "_to_copy to copy cast"),
     **_alike(
         explain_range,
         "sum cumsum prod cumprod square mse_loss linalg_vector_norm norm cosh sinh addcmul lerp "
         "smooth_l1_loss huber_loss embedding_dense_backward convolution_backward "
-        "native_layer_norm_backward gelu silu softplus exp2 dist cdist",
+        "native_layer_norm_backward gelu silu softplus exp2 dist cdist "
+        "soft_margin_loss",
     ),
 }
 EXPLAINED_OPS: Final = frozenset(_TABLE)

@@ -142,6 +142,24 @@ RANKS = [
         "fit(wrapped,",
     ),
     Pair(
+        "ddp-bypassed",
+        _RANKS
+        + """
+        class Scoring(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = net()
+            def forward(self, rows):
+                return self.body(rows)
+            def score(self, rows):
+                return self.body(rows)
+        wrapped = DistributedDataParallel(Scoring())
+        fit(wrapped.module.score, torch.optim.SGD(wrapped.parameters(), lr=0.1))
+        """,
+        "fit(wrapped.module.score,",
+        "fit(wrapped,",
+    ),
+    Pair(
         "ddp-params-replaced",
         _RANKS
         + """

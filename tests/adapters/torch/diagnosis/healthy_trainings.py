@@ -9,6 +9,16 @@ HEALTHY: dict[str, str] = {
         for i in batches():
             opt.zero_grad(); critic(policy(x[i])).mean().backward(); opt.step()
         """,
+    "scaled loss beyond the range": """
+        net = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+        for step in range(12):
+            optimizer.zero_grad()
+            scaler.scale(net(torch.randn(16, 4)).pow(2).mean() * 1e3).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        """,
     "warm-up from zero": """
         model = net(); opt = torch.optim.Adam(model.parameters(), lr=1e-3)
         warm = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min(1, s / 30))

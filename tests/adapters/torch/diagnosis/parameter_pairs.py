@@ -159,4 +159,22 @@ PARAMETERS = [
         'model.load_state_dict(saved["model"])',
         'model.load_state_dict(saved["model"]); opt.load_state_dict(saved["opt"])',
     ),
+    Pair(
+        "weight-not-in-optimizer",
+        """
+        class Contrast(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(()))
+            def forward(self, out, target):
+                return F.cross_entropy(self.scale * out, target)
+        model, criterion = net(), Contrast()
+        weights = [*model.parameters()]
+        opt = torch.optim.Adam(weights, lr=1e-2)
+        for i in batches():
+            opt.zero_grad(); criterion(model(x[i]), y[i]).backward(); opt.step()
+        """,
+        "[*model.parameters()]",
+        "[*model.parameters(), *criterion.parameters()]",
+    ),
 ]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import sonde
 from sonde.adapters.torch.diagnosis import session
@@ -225,3 +226,24 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
         )
         for each in rows
     ]
+
+
+def test_activation_checkpoints_are_not_executed_again_by_the_diagnosis() -> None:
+    """What autograd saved of a checkpointed part is computed when it is read."""
+    calls = 0
+    net = nn.Linear(4, 4)
+
+    def part(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return torch.softmax(net(x), -1).log()
+
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with sonde.diagnose(prints=False) as diagnosis:
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = checkpoint(part, torch.ones(2, 4), use_reentrant=False).square().mean()
+            loss.backward()
+            optimizer.step()
+    assert diagnosis.steps == 3
+    assert calls == 3 * 2

@@ -11,12 +11,14 @@ from tests.adapters.torch.diagnosis.attention_pairs import ATTENTION
 from tests.adapters.torch.diagnosis.bug_fixes import FIXES
 from tests.adapters.torch.diagnosis.bug_trainings import BUGS
 from tests.adapters.torch.diagnosis.data_pairs import DATA, DATA_SCALE, HEALTHY_SUMS, RANKS
+from tests.adapters.torch.diagnosis.form_pairs import FORMS
 from tests.adapters.torch.diagnosis.healthy_trainings import HEALTHY_FREEZING, HEALTHY_NORMS
 from tests.adapters.torch.diagnosis.loop_pairs import LOOP
 from tests.adapters.torch.diagnosis.pairs import Pair
 from tests.adapters.torch.diagnosis.parameter_pairs import PARAMETERS
 from tests.adapters.torch.diagnosis.precision_pairs import PRECISION
 from tests.adapters.torch.diagnosis.scripts import run
+from tests.adapters.torch.diagnosis.structure_pairs import STRUCTURES
 from tests.adapters.torch.diagnosis.style_pairs import HEALTHY_MARGIN, STYLES
 
 from sonde.core.finding import Finding
@@ -29,7 +31,7 @@ pytestmark = [
 ]
 SINGLE = [
     *(Pair(kind, code, *FIXES[name]) for name, (kind, code) in BUGS.items()),
-    *(*LOOP, *PARAMETERS, *PRECISION, *DATA, DATA_SCALE, *ATTENTION, *STYLES),
+    *(*LOOP, *PARAMETERS, *PRECISION, *DATA, DATA_SCALE, *ATTENTION, *STYLES, *STRUCTURES, *FORMS),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
 def train(
     lengths: tuple[int, ...] = LENGTHS,
     bad: int = -1,
+    nan_from: int = 1000,
     after_step: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """A cell in a loop of varying length; step ``bad`` computes the logarithm of zero."""
+    """A cell in a loop of varying length; step ``bad`` computes the logarithm of zero,
+    and the inputs have a NaN from step ``nan_from`` on."""
     torch.manual_seed(1)
     cell, drop, head = nn.LSTMCell(2, 4), nn.Dropout(0.2), nn.Linear(4, 3)
     optimizer = torch.optim.Adam(nn.ModuleList([cell, head]).parameters(), lr=0.01)
@@ -43,7 +46,8 @@ def train(
         hidden = (torch.zeros(2, 4), torch.zeros(2, 4))
         outputs = []
         for turn in range(length):
-            state = torch.tensor([[0.5 * turn, 1.0], [1.0, -1.0]])
+            first = 0.5 * turn if step < nan_from else math.nan
+            state = torch.tensor([[first, 1.0], [1.0, -1.0]])
             hidden = cell(state, hidden)
             output = head(drop(doubled(hidden[0])))
             output[:, 1].mul_(0.5)
@@ -110,6 +114,37 @@ def test_the_graph_of_a_step_that_does_not_repeat_is_as_if_every_op_were_learned
     assert last[1][final].nodes == learned[1][final].nodes
 
 
+@pytest.mark.parametrize("final", range(len(LENGTHS)))
+def test_the_graph_is_the_same_if_ops_at_new_places_are_not_learned_at_once(
+    final: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = LENGTHS[: final + 1]
+
+    def run() -> list[float]:
+        return train(lengths)
+
+    runs = []
+    for path in (tmp_path / "python", tmp_path / "late"):
+        with monkeypatch.context() as patch:
+            if path.name == "python":
+                patch.setenv("SONDE_MATCHER", "python")
+            runs.append(observed(path, monkeypatch, asks=lambda step: step == final, run=run))
+    learned, late = runs
+    assert late[0] == learned[0]
+    assert late[2] > 0
+    assert late[1][final].nodes == learned[1][final].nodes
+
+
+def test_a_step_that_repeats_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    with attach(config_from_options(tmp_path, {}, overflow=True), starts_at_once=True) as capture:
+        tables = capture.adapter.observer.tables
+        train((6,) * 8, after_step=lambda: told.append(tables.provisional_count))
+    assert told[0] > 0
+    assert told[-1] == told[-2] == told[-3]
+
+
 def test_a_fault_in_a_step_that_does_not_repeat_has_the_same_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +163,47 @@ def test_a_fault_in_a_step_that_does_not_repeat_has_the_same_report(
     assert entries[0]["op"].endswith("log-op0")
     assert entries[0]["source"]["code"] == "loss = loss + torch.log(loss.detach() * 0)"
     assert entries == overflow(tmp_path / "python")
+
+
+@pytest.mark.parametrize("bad", range(1, 9))
+def test_a_fault_is_found_in_whichever_repetition_of_a_step_it_is(bad: int, tmp_path: Path) -> None:
+    """The loss is read after the optimizer: from the second step on, a step begins with that, so
+    its ops have call sites at first, and records from its third repetition on."""
+    data = torch.ones(9, 4, 2)
+    data[bad, 0, 0] = -1
+    torch.manual_seed(1)
+    network = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    with attach(config_from_options(tmp_path, {}, overflow=True), starts_at_once=True):
+        for batch in data:
+            loss = network(batch.log()).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss.item()
+    first = min(tmp_path.rglob("[0-9]*/overflow.json"))
+    assert first.parent.name == str(bad)
+    assert json.loads(first.read_text())[0]["op"].endswith("log-op0")
+
+
+def test_a_fault_in_ops_that_were_learned_when_a_step_ended_has_the_same_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("native", "python"):
+        with monkeypatch.context() as patch:
+            patch.setenv("SONDE_MATCHER", name)
+            observed(
+                tmp_path / name,
+                monkeypatch,
+                asks=lambda step: False,
+                run=lambda: train((6,) * 8, nan_from=6),
+            )
+    native, python = (
+        json.loads(min((tmp_path / name).rglob("6/overflow.json")).read_text())
+        for name in ("native", "python")
+    )
+    assert [each["op"] for each in native] == [each["op"] for each in python]
+    assert native[0]["phase"] == "forward"
 
 
 def test_an_op_that_raises_reaches_the_program(

@@ -76,3 +76,22 @@ def test_a_nested_list_of_tensors_is_no_attribute() -> None:
         ("async_op", "True"),
         ("timeout", "-1"),
     )
+
+
+def test_the_text_of_a_storage_runs_no_op() -> None:
+    given = torch.ones(1000)
+    info = op_info(torch.ops.aten.set_.source_Storage)
+    with CountOps() as counted:
+        text = dict(attributes_of(info, (given, given.untyped_storage()), None))
+    assert text == {"source": "UntypedStorage"}
+    assert counted.ops == 0
+
+
+class CountOps(TorchDispatchMode):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ops += 1
+        return func(*args, **(kwargs or {}))

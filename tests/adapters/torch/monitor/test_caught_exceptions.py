@@ -88,7 +88,7 @@ def test_an_exception_that_leaves_the_program_is_kept_once(
         program()
     said = capfd.readouterr().err
     assert said.count("kept in") == 2  # The line of the step, and the end line.
-    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == ["step_2.rank_0"]
+    assert [each.name for each in tmp_path.glob("step_*")] == ["step_2.rank_0"]
 
 
 def test_the_search_for_rows_ends_when_its_time_is_over(

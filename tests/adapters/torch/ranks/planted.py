@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import os
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -23,6 +28,31 @@ from torch.utils.data.distributed import DistributedSampler
 
 STEPS = 8
 Training = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What must be found in a training: the kind, the ranks, the ``place`` (a tensor or module),
+    the line that has ``code`` in it, and ``text`` in the message; empty: not asked for."""
+
+    training: Training
+    kind: str
+    ranks: tuple[int, ...]
+    place: str = ""
+    code: str = ""
+    text: str = ""
+
+    def lines(self) -> set[str]:
+        """Where ``code`` is, in the training or in the module that it is in."""
+        found = set()
+        for owner in (self.training, train, sys.modules[self.training.__module__]):
+            file = os.path.basename(inspect.getsourcefile(owner) or "")
+            source, first = inspect.getsourcelines(owner)
+            start = max(first, 1)
+            found = {f"{file}:{start + n}" for n, line in enumerate(source) if self.code in line}
+            if found:
+                break
+        return found
 
 
 def net(seed: int = 0) -> nn.Sequential:
@@ -228,33 +258,60 @@ def odd_rank(rank: int, world: int) -> None:
     train(DistributedDataParallel(nn.Linear(8, 4)), data, lr=1e-4)
 
 
-FAULTS: dict[str, tuple[Training, str, str]] = {
-    # Name: the training, the kind that is expected, and what must be in its message or places.
-    "raw_module_called": (raw_module_called, "gradients-not-exchanged", "planted.py:"),
-    "parameter_replaced": (parameter_replaced, "gradients-partly-exchanged", "2.weight"),
-    "clip_on_one_rank": (clip_on_one_rank, "clip-on-some-ranks", "rank 1"),
-    "lost_all_reduce": (lost_all_reduce, "gradients-partly-exchanged", "2.bias"),
-    "different_seeds": (different_seeds, "replicas-differ-at-start", "0.weight"),
-    "summed_not_averaged": (summed_not_averaged, "gradients-summed-not-averaged", "sum"),
-    "last_micro_batch_only": (last_micro_batch_only, "only-last-micro-batch", "the last of 2"),
-    "no_sync_left_on": (no_sync_left_on, "gradients-not-exchanged", "of their own"),
-    "same_data": (same_data, "same-batch-on-ranks", "ranks 0-1"),
-    "same_shards": (same_shards, "shards-equal", "ranks 0-1"),
-    "replicated_gradient_not_reduced": (
-        replicated_gradient_not_reduced,
-        "gradients-not-exchanged",
-        "differ",
+FAULTS = {
+    "raw_module_called": Fault(
+        raw_module_called, "gradients-not-exchanged", (0, 1), "0.weight", "optimizer.step()"
     ),
-    "set_epoch_forgotten": (set_epoch_forgotten, "set-epoch-missing", "planted.py:"),
-    "order_of_collectives": (order_of_collectives, "collectives-differ", "planted.py:"),
-    "nan_on_one_rank": (nan_on_one_rank, "non-finite-on-rank", "rank 1 made"),
-    "fsdp_of_size_one": (fsdp_of_size_one, "gradients-not-exchanged", "differ"),
-    "uneven_targets": (uneven_targets, "loss-weighted-by-rank", "rank 1"),
-    "learning_rate_differs": (learning_rate_differs, "decisions-differ", "learning rate"),
+    "parameter_replaced": Fault(
+        parameter_replaced, "gradients-partly-exchanged", (0, 1), "2.weight", text="1 of 4"
+    ),
+    "clip_on_one_rank": Fault(
+        clip_on_one_rank, "clip-on-one-rank", (1,), code="clip_grad_norm_", text="on rank 0 (once"
+    ),
+    "lost_all_reduce": Fault(
+        lost_all_reduce, "gradients-partly-exchanged", (0, 1), "2.bias", "optimizer.step()"
+    ),
+    "different_seeds": Fault(
+        different_seeds, "ranks-differ-at-init", (1,), "0.weight", text="4 of 4"
+    ),
+    "summed_not_averaged": Fault(
+        summed_not_averaged,
+        "gradients-summed-not-averaged",
+        (0, 1),
+        code="optimizer.step()",
+        text="2 times their mean",
+    ),
+    "last_micro_batch_only": Fault(
+        last_micro_batch_only,
+        "only-last-micro-batch",
+        (0, 1),
+        code="optimizer.step()",
+        text="the last of 2",
+    ),
+    "no_sync_left_on": Fault(no_sync_left_on, "gradients-not-exchanged", (0, 1), "2.weight"),
+    "same_data": Fault(same_data, "same-batch-on-ranks", (0, 1), code="backward()"),
+    "same_shards": Fault(same_shards, "shards-equal", (0, 1), "parameter_0"),
+    "replicated_gradient_not_reduced": Fault(
+        replicated_gradient_not_reduced, "gradients-not-exchanged", (0, 1), "LayerNorm.weight"
+    ),
+    "set_epoch_forgotten": Fault(
+        set_epoch_forgotten, "sampler-same-order", (0,), code="for x, y in loader"
+    ),
+    "order_of_collectives": Fault(
+        order_of_collectives, "collectives-differ", (1,), code="dist.all_reduce(best", text="(MAX)"
+    ),
+    "nan_on_one_rank": Fault(
+        nan_on_one_rank, "non-finite-on-rank", (1,), code="model(x)", text="reached rank 0 through"
+    ),
+    "fsdp_of_size_one": Fault(fsdp_of_size_one, "gradients-not-exchanged", (0, 1), "0.weight"),
+    "uneven_targets": Fault(
+        uneven_targets, "loss-weighted-by-rank", (1,), code="backward()", text="3.5 times"
+    ),
+    "learning_rate_differs": Fault(
+        learning_rate_differs, "decisions-differ", (1,), code="optimizer.step()", text="is 0.05 on"
+    ),
 }
-FAULTS_OF_FOUR: dict[str, tuple[Training, str, str]] = {
-    "odd_rank": (odd_rank, "odd-rank-out", "rank 2"),
-}
+FAULTS_OF_FOUR = {"odd_rank": Fault(odd_rank, "odd-rank-out", (2,), code="backward()")}
 
 
 # ----------------------------------------------------------------------- controls
@@ -337,6 +394,26 @@ def pipeline_by_hand(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def pipeline_schedule(rank: int, world: int) -> None:
+    """Two stages of torch.distributed.pipelining, four micro-batches."""
+    torch.manual_seed(rank)
+    part = nn.Linear(8, 8)
+    stage = PipelineStage(part, rank, world, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
+    for x, _ in batches(0):
+        optimizer.zero_grad()
+        if rank == 0:
+            schedule.step(x)
+        else:
+            schedule.step(target=x)
+        optimizer.step()
+
+
+def ddp_inductor(rank: int, world: int) -> None:
+    train(torch.compile(DistributedDataParallel(net())), batches(rank))
+
+
 def ddp_compiled(rank: int, world: int) -> None:
     train(torch.compile(DistributedDataParallel(net()), backend="eager"), batches(rank))
 
@@ -413,12 +490,14 @@ CONTROLS: dict[str, Training] = {
         fsdp,
         tensor_parallel,
         pipeline_by_hand,
+        pipeline_schedule,
         ddp_compiled,
         experts,
         moving_average_and_logging,
         loss_divided_by_ranks,
     )
 }
+SLOW_CONTROLS: dict[str, Training] = {"ddp_inductor": ddp_inductor}
 CONTROLS_OF_FOUR: dict[str, Training] = {
     each.__name__: each for each in (hybrid_sharded, tensor_and_data_parallel, ddp_of_four)
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.adapters.torch.ranks.planted import Training, batches
+from tests.adapters.torch.ranks.planted import Fault, Training, batches
 from torch import nn
 
 
@@ -60,8 +60,13 @@ class ShardedLinear(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, rank: int, *, same_seed: bool, reduces: bool, drop: float) -> None:
+    """``places``: where a function drops values, of the input or of the sharded hidden values."""
+
+    def __init__(
+        self, rank: int, *, same_seed: bool, reduces: bool, drop: float, places: str = ""
+    ) -> None:
         super().__init__()
+        self.places = places
         seed = 7 if same_seed else 7 + rank
         self.norm = nn.LayerNorm(8)
         self.drop = nn.Dropout(drop)
@@ -69,16 +74,26 @@ class Block(nn.Module):
         self.down = ShardedLinear(16, 4, 1, seed=seed + 50, reduces=reduces)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if "input" in self.places:
+            x = torch.nn.functional.dropout(x, 0.2, self.training)
         hidden: torch.Tensor = self.up(self.drop(self.norm(x))).relu()
+        if "hidden" in self.places:
+            hidden = torch.nn.functional.dropout(hidden, 0.2, self.training)
         down: torch.Tensor = self.down(hidden)
         return down
 
 
 def _train(
-    rank: int, *, same_seed: bool = False, reduces: bool = True, drop: float = 0.0, seed: int = 3
+    rank: int,
+    *,
+    same_seed: bool = False,
+    reduces: bool = True,
+    drop: float = 0.0,
+    seed: int = 3,
+    places: str = "",
 ) -> None:
     torch.manual_seed(0)
-    model = Block(rank, same_seed=same_seed, reduces=reduces, drop=drop)
+    model = Block(rank, same_seed=same_seed, reduces=reduces, drop=drop, places=places)
     torch.manual_seed(seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for x, y in batches(0):
@@ -100,6 +115,15 @@ def dropout_with_other_random_numbers(rank: int, world: int) -> None:
     _train(rank, drop=0.2, seed=3 + rank)
 
 
+def functional_dropout_with_other_random_numbers(rank: int, world: int) -> None:
+    _train(rank, places="input", seed=3 + rank)
+
+
+def functional_dropout_of_shards(rank: int, world: int) -> None:
+    """All ranks drop their shards at the same places."""
+    _train(rank, places="hidden")
+
+
 def branch_on_the_rank(rank: int, world: int) -> None:
     torch.manual_seed(0)
     model = Block(rank, same_seed=False, reduces=True, drop=0.0)
@@ -113,22 +137,74 @@ def branch_on_the_rank(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def functional_dropout(rank: int, world: int) -> None:
+    """Of values that the ranks replicate, with the same random numbers; of shards with others."""
+    _train(rank, places="input")
+    _train(rank, places="hidden", seed=3 + rank)
+
+
 def sharded_by_hand(rank: int, world: int) -> None:
     _train(rank, drop=0.2)
 
 
-FAULTS: dict[str, tuple[Training, str, str]] = {
-    "same_shard_initialisation": (same_shard_initialisation, "shards-equal", "up.weight"),
-    "missing_backward_reduction": (
-        missing_backward_reduction,
-        "replicated-gradient-not-reduced",
-        "norm.weight",
+def _clipping(rank: int, *, counts_once: bool) -> None:
+    torch.manual_seed(0)
+    model = Block(rank, same_seed=False, reduces=True, drop=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for x, y in batches(0):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        total = torch.zeros(())
+        for each in model.parameters():
+            is_shard = hasattr(each, "tensor_model_parallel")
+            if each.grad is not None and (is_shard or rank == 0 or not counts_once):
+                total += each.grad.square().sum()
+        dist.all_reduce(total)
+        nn.utils.clip_grads_with_norm_(model.parameters(), 0.01, total.sqrt())
+        optimizer.step()
+
+
+def replicated_counted_twice(rank: int, world: int) -> None:
+    """Each rank adds the gradients of the norm, which all have, to the norm that is summed up."""
+    _clipping(rank, counts_once=False)
+
+
+def clipped_by_the_whole_norm(rank: int, world: int) -> None:
+    _clipping(rank, counts_once=True)
+
+
+FAULTS = {
+    "replicated_counted_twice": Fault(
+        replicated_counted_twice, "clip-norm-wrong", (0, 1), code="nn.utils.clip_grads_with_norm_"
     ),
-    "dropout_with_other_random_numbers": (
-        dropout_with_other_random_numbers,
+    "same_shard_initialisation": Fault(
+        same_shard_initialisation, "shards-equal", (0, 1), "up.weight", text="2 of 2"
+    ),
+    "missing_backward_reduction": Fault(
+        missing_backward_reduction, "replicated-gradient-not-reduced", (0, 1), "norm.weight"
+    ),
+    "dropout_with_other_random_numbers": Fault(
+        dropout_with_other_random_numbers, "random-states-differ", (1,), "drop"
+    ),
+    "functional_dropout_with_other_random_numbers": Fault(
+        functional_dropout_with_other_random_numbers,
         "random-states-differ",
-        "drop",
+        (1,),
+        code="x = torch.nn.functional.dropout(x",
+        text="for dropout at planted_tensor_parallel.py",
     ),
-    "branch_on_the_rank": (branch_on_the_rank, "ops-differ", "Mul"),
+    "functional_dropout_of_shards": Fault(
+        functional_dropout_of_shards,
+        "random-states-equal",
+        (0, 1),
+        code="hidden = torch.nn.functional.dropout(hidden",
+    ),
+    "branch_on_the_rank": Fault(
+        branch_on_the_rank, "ops-differ", (1,), code="backward()", text="Mul 16x4 on rank 1"
+    ),
 }
-CONTROLS: dict[str, Training] = {"sharded_by_hand": sharded_by_hand}
+CONTROLS: dict[str, Training] = {
+    "sharded_by_hand": sharded_by_hand,
+    "functional_dropout": functional_dropout,
+    "clipped_by_the_whole_norm": clipped_by_the_whole_norm,
+}

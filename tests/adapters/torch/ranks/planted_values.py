@@ -2,83 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
-from tests.adapters.torch.ranks.planted import Training, average, batches, net
+from tests.adapters.torch.ranks.planted import Fault, Training, average, batches, net, train
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-
-
-class Root(nn.Module):
-    """The gradient of a square root is infinite at zero."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = net()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.inner(x)
-        return out + torch.sqrt((x[:, :4] * self.inner[2].bias).abs())
-
-
-class Weighted(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = net()
-
-    def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.inner(x)
-        return out * (torch.log(weight) + 1)
-
-
-def nan_in_a_logarithm(rank: int, world: int) -> None:
-    """Rank 1 takes the logarithm of a negative number in step 6."""
-    model = DistributedDataParallel(Weighted())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number, (x, y) in enumerate(batches(rank)):
-        optimizer.zero_grad()
-        weight = torch.full((4,), -1.0 if rank == 1 and number == 6 else 1.0)
-        cross_entropy(model(x, weight), y).backward()
-        optimizer.step()
-
-
-def nan_in_a_backward_pass(rank: int, world: int) -> None:
-    """The loss stays finite: a gradient of rank 1 is not, at an input that is zero."""
-    torch.manual_seed(0)
-    model = DistributedDataParallel(Root())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number, (x, y) in enumerate(batches(rank)):
-        if rank == 1 and number == 3:
-            x[0, 0] = 0.0
-        optimizer.zero_grad()
-        cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-
-def nan_through_an_own_all_reduce(rank: int, world: int) -> None:
-    model = net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number, (x, y) in enumerate(batches(rank)):
-        if rank == 1 and number == 6:
-            x[3, 2] = torch.nan
-        optimizer.zero_grad()
-        cross_entropy(model(x), y).backward()
-        average(model)
-        optimizer.step()
-
-
-def nan_under_fsdp(rank: int, world: int) -> None:
-    model = net()
-    fully_shard(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number, (x, y) in enumerate(batches(rank)):
-        if rank == 1 and number == 4:
-            x[3, 2] = torch.nan
-        optimizer.zero_grad()
-        cross_entropy(model(x), y).backward()
-        optimizer.step()
 
 
 def reported_mean_of_means(rank: int, world: int) -> None:
@@ -118,23 +50,83 @@ def weighted_and_reported(rank: int, world: int) -> None:
         dist.all_reduce(shown)
 
 
-FAULTS: dict[str, tuple[Training, str, str]] = {
-    "nan_in_a_logarithm": (
-        nan_in_a_logarithm,
-        "non-finite-on-rank",
-        "log-op",
+def unfrozen_after_wrapping(rank: int, world: int) -> None:
+    """All ranks train on the same batches, as in a test of a model, so that no gradient differs."""
+    model = net()
+    model[2].bias.requires_grad_(False)
+    wrapper = DistributedDataParallel(model)
+    model[2].bias.requires_grad_(True)
+    train(wrapper, batches(0)[:1] * 8)
+
+
+def averaged_twice(rank: int, world: int) -> None:
+    """DDP has averaged the gradients already; what is done again does not change them."""
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        average(model)
+        optimizer.step()
+
+
+class Codebook(nn.Module):
+    """Averages what it sees in a buffer, and subtracts it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean: Any = self.mean
+        with torch.no_grad():
+            mean.lerp_(x.mean(0), 0.1)
+        out: torch.Tensor = self.inner(x - mean)
+        return out
+
+
+def buffer_of_own_data(rank: int, world: int) -> None:
+    torch.manual_seed(0)
+    train(DistributedDataParallel(Codebook(), broadcast_buffers=False), batches(rank))
+
+
+def codebook_of_rank_zero(rank: int, world: int) -> None:
+    torch.manual_seed(0)
+    train(DistributedDataParallel(Codebook()), batches(rank))
+
+
+def batch_norm_without_broadcast(rank: int, world: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(8), net())
+    train(DistributedDataParallel(model, broadcast_buffers=False), batches(rank))
+
+
+def fsdp_of_batch_norm(rank: int, world: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(8), net())
+    fully_shard(model)
+    train(model, batches(rank))
+
+
+FAULTS = {
+    "unfrozen_after_wrapping": Fault(
+        unfrozen_after_wrapping, "parameter-not-reduced", (0, 1), "2.bias", text="1 of 4"
     ),
-    "nan_in_a_backward_pass": (
-        nan_in_a_backward_pass,
-        "non-finite-on-rank",
-        "it reached rank 0 through all_reduce #",
+    "averaged_twice": Fault(
+        averaged_twice, "gradient-reduced-twice", (0, 1), "0.weight", text="4 of 4"
     ),
-    "nan_through_an_own_all_reduce": (
-        nan_through_an_own_all_reduce,
-        "non-finite-on-rank",
-        "it reached rank 0 through all_reduce #",
+    "buffer_of_own_data": Fault(buffer_of_own_data, "replicas-differ", (1,), "mean", text="1 of 1"),
+    "reported_mean_of_means": Fault(
+        reported_mean_of_means, "loss-not-of-all-targets", (0, 1), code="dist.all_reduce(shown)"
     ),
-    "nan_under_fsdp": (nan_under_fsdp, "non-finite-on-rank", "rank 1 made"),
-    "reported_mean_of_means": (reported_mean_of_means, "loss-not-of-all-targets", "planted_values"),
 }
-CONTROLS: dict[str, Training] = {"weighted_and_reported": weighted_and_reported}
+CONTROLS: dict[str, Training] = {
+    each.__name__: each
+    for each in (
+        weighted_and_reported,
+        codebook_of_rank_zero,
+        batch_norm_without_broadcast,
+        fsdp_of_batch_norm,
+    )
+}

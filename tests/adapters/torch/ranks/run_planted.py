@@ -1,6 +1,7 @@
 """Runs the planted trainings in the processes of a job, bare and compared, and keeps the reports.
 
-Started by the tests as ``python -m tests.adapters.torch.ranks.run_planted RANK WORLD DIRECTORY``.
+Started by the tests as ``python -m tests.adapters.torch.ranks.run_planted RANK WORLD DIRECTORY``,
+for the slow trainings with ``slow`` after that.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.adapters.torch.ranks import planted_catalogue as planted
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from sonde.adapters.torch.ranks import checking
+from sonde.adapters.torch.ranks.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.ranks.options import RankOptions
 from sonde.ranks.report import RankReport
@@ -29,29 +31,36 @@ class Kept:
     made: ClassVar[list[Kept]] = []
 
     def __init__(
-        self, options: RankOptions, store: Any, say: Any, marks: LineMarks, *, is_debugged: bool
+        self,
+        options: RankOptions,
+        store: Any,
+        say: Any,
+        marks: LineMarks,
+        buckets: DdpBuckets,
+        **more: Any,
     ) -> None:
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.reports: list[RankReport] = []
         self.findings: list[Any] = []
         self.judged_steps = 1
         self.send = self.reports.append
-        self.recorded = RecordedCollectives(self.rank, marks)
+        self.recorded = RecordedCollectives(self.rank, marks, buckets)
         self.recorded.new(at_once=True)  # Those of earlier trainings.
         Kept.made.append(self)
 
-    def close(self) -> None:
+    def close(self, error: BaseException | None = None) -> None:
         self.reports += self.recorded.new(at_once=True)
 
 
-def run(rank: int, world: int, directory: Path) -> None:
+def run(rank: int, world: int, directory: Path, *, is_slow: bool) -> None:
     checking.ReportSender = Kept  # type: ignore[misc, assignment]
     store = dist.FileStore(str(directory / "store"), world)
     wait = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=wait)
-    two = {name: each[0] for name, each in planted.FAULTS.items()} | planted.CONTROLS
-    four = {name: each[0] for name, each in planted.FAULTS_OF_FOUR.items()}
-    for name, training in (two if world == 2 else four | planted.CONTROLS_OF_FOUR).items():
+    two = {name: each.training for name, each in planted.FAULTS.items()} | planted.CONTROLS
+    four = {name: each.training for name, each in planted.FAULTS_OF_FOUR.items()}
+    chosen = two if world == 2 else four | planted.CONTROLS_OF_FOUR
+    for name, training in (planted.SLOW_CONTROLS if is_slow else chosen).items():
         results = []
         for is_checked in (False, True):
             weights: list[torch.Tensor] = []
@@ -106,4 +115,4 @@ def trained(training: planted.Training, rank: int, world: int) -> list[torch.Ten
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))
+    run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), is_slow="slow" in sys.argv[4:])

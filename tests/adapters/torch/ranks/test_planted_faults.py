@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.adapters.torch.ranks import planted_catalogue as planted
+from tests.warm_python.starting import warm_python
 
 from sonde.core.finding import Finding
 from sonde.ranks.job import RankJob
@@ -19,13 +19,13 @@ from sonde.ranks.job import RankJob
 Results = dict[str, list[dict[str, Any]]]
 
 
-def _run(world: int, directory: Path) -> Results:
+def _run(world: int, directory: Path, *more: str) -> Results:
     """Run all trainings of ``world`` ranks in one set of processes."""
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     module = "tests.adapters.torch.ranks.run_planted"
-    command = [sys.executable, "-m", module]
+    command = [warm_python(), "-m", module]
     processes = [
-        subprocess.Popen([*command, str(rank), str(world), str(directory)], env=environ)
+        subprocess.Popen([*command, str(rank), str(world), str(directory), *more], env=environ)
         for rank in range(world)
     ]
     codes = [each.wait(timeout=300) for each in processes]
@@ -57,19 +57,27 @@ def judged(results: list[dict[str, Any]]) -> list[Finding]:
     return job.findings
 
 
-def _check_fault(results: Results, name: str, expected: tuple[Any, str, str]) -> None:
-    _, kind, text = expected
+def _check_fault(results: Results, name: str, expected: planted.Fault) -> None:
     ranks = results[name]
     assert [each["errors"] for each in ranks] == [("", "")] * len(ranks)
     assert all(each["is_same"] for each in ranks)
     findings = judged(ranks)
-    named = [each for each in findings if each.rule == kind]
     shown = [(each.rule, each.message) for each in findings]
-    assert named, shown
-    assert findings[0].rule == kind, shown
-    assert text in f"{named[0].message} {' '.join(named[0].places)}"
-    assert named[0].advice
-    assert len({each.rule for each in findings}) <= 3, shown
+    assert {each.rule for each in findings} == {expected.kind}, shown
+    found = findings[0]
+    assert tuple(_listed(found.evidence["ranks"])) == expected.ranks
+    if expected.place:
+        assert expected.place in found.places
+    if expected.code:
+        assert expected.lines() & set(found.places), (expected.lines(), found.places)
+    assert expected.place or expected.code
+    assert expected.text in found.message
+    assert found.advice
+
+
+def _listed(value: object) -> list[int]:
+    assert isinstance(value, list)
+    return value
 
 
 @pytest.mark.parametrize("name", planted.FAULTS)
@@ -84,7 +92,16 @@ def test_fault_of_four_ranks_is_named(of_four: Results, name: str) -> None:
 
 @pytest.mark.parametrize("name", [*planted.CONTROLS, *planted.CONTROLS_OF_FOUR])
 def test_healthy_training_is_silent(of_two: Results, of_four: Results, name: str) -> None:
-    ranks = (of_two if name in of_two else of_four)[name]
+    _check_control((of_two if name in of_two else of_four)[name])
+
+
+@pytest.mark.slow
+def test_training_compiled_by_inductor_is_silent(tmp_path: Path) -> None:
+    (ranks,) = _run(2, tmp_path, "slow").values()
+    _check_control(ranks)
+
+
+def _check_control(ranks: list[dict[str, Any]]) -> None:
     assert [each["errors"] for each in ranks] == [("", "")] * len(ranks)
     assert all(each["is_same"] and each["weights"] for each in ranks)
     assert [(each.rule, each.message) for each in judged(ranks)] == []

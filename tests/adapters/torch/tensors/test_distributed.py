@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import torch
 from tests.adapters.torch.tensors.distributed_training import make
 from tests.warm_python.starting import warm_python
 
+from sonde.cli.show_csv import write_csv
 from sonde.dump.reader import Dump
 
 PROGRAM = Path(__file__).with_name("distributed_training.py")
@@ -40,9 +42,9 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], str
 
 
 def rows(path: Path, rank: int, step: int) -> list[dict[str, str]]:
-    (file,) = path.glob(f"rank_{rank}/*/*/{step}/statistic.csv")
-    with file.open() as lines:
-        return list(csv.DictReader(lines))
+    out = io.BytesIO()
+    write_csv(Dump(path).tensors(rank=rank, step=step), out)
+    return list(csv.DictReader(io.StringIO(out.getvalue().decode())))
 
 
 def test_the_training_is_the_same_bit_for_bit(dump: tuple[Path, list[str], str]) -> None:
@@ -99,3 +101,34 @@ def test_the_result_of_an_asynchronous_collective_is_read_once_the_program_waite
     ]
     assert float(read["Max Value"]) * 0.5 == pytest.approx(float(product["Max Value"]))
     assert torch.isfinite(torch.tensor(float(read["Max Value"])))
+
+
+def test_a_dump_has_the_values_of_a_distributed_tensor_before_the_next_write(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "writes.py"
+    script.write_text(WRITES)
+    words = [warm_python(), "-m", "sonde", "run", "--dump-to", str(tmp_path / "d"), str(script)]
+    subprocess.run(words, check=True, capture_output=True, timeout=240)
+    sums = {
+        record.key.op.rpartition("/")[2]: set(record.numpy().reshape(-1).tolist())
+        for record in Dump(tmp_path / "d").tensors(step=0)
+        if record.key.io == "output" and record.key.op.startswith("Default/add_")
+    }
+    assert sums == {f"add_-op{number}": {number + 1.0} for number in range(20)}
+
+
+WRITES = """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters())
+net(torch.ones(1, 2)).sum().backward()
+total = DTensor.from_local(torch.zeros(200_000), mesh, [Replicate()]) * 1
+for _ in range(20):
+    total.add_(1)
+optimizer.step()
+"""

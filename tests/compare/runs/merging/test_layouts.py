@@ -13,7 +13,8 @@ from tests.warm_python.starting import warm_python
 
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare
-from sonde.compare.runs.report import json_text
+from sonde.compare.runs.merging.layout_file import read_layout
+from sonde.compare.runs.report import document
 from sonde.compare.runs.result import RunComparison
 from sonde.dump.reader import Dump
 from sonde.workers.run import WorkerOptions
@@ -91,12 +92,25 @@ def test_micro_batches_are_joined(count: int, reference: Dump, tmp_path: Path) -
     assert any(f"the sum over the {count} micro-batches" in note for note in found.notes)
 
 
+def test_a_layout_file_overrides_what_is_inferred(reference: Dump, tmp_path: Path) -> None:
+    dump = dumped(tmp_path / "d", 2, "data_parallel.py", "ddp")
+    file = tmp_path / "layout.yaml"
+    file.write_text("mesh: {dp: 2}\ntensors: [{name: '*gelu-op0', placement: {dp: shard 1}}]\n")
+    found = compare(dump, reference, CompareOptions(layout_a=read_layout(file, ranks=2)))
+    first = found.first_divergence
+    assert first is not None
+    assert first.pair.type_a == "gelu"
+    assert "concatenated in dim 1" in str(first.tensor.layout)
+    assert any(note.endswith(" file") for note in found.notes)
+
+
 FAULTS = {
     "sum": ((), "dist.all_reduce(p.grad)", "2 times that of b: summed over the ranks"),
     "clip": ((1,), "nn.utils.clip_grad_norm_", "rank 1 does not run"),
     "lost": ((0, 1), "loss.backward()", "it is not exchanged between the ranks"),
     "raw": ((0, 1), "loss.backward()", "it is not exchanged between the ranks"),
-    "eps": ((1,), "nn.functional.cross_entropy(called(x), y)", "its inputs agree"),
+    "eps": ((1,), "out = called(x)", "its inputs agree"),
+    "branch": ((1,), "out = out * 1.01", "rank 1 runs mul-op0, which the others do not run"),
 }
 
 
@@ -106,16 +120,18 @@ def test_a_fault_is_named_with_rank_line_and_kind(
     fault: str, reference: Dump, tmp_path: Path
 ) -> None:
     ranks, code, text = FAULTS[fault]
-    found = compare(dumped(tmp_path / "d", 2, "data_parallel.py", fault), reference)
-    assert found.verdict == "diverged"
-    first = found.first_divergence
-    assert first is not None
-    assert first.pair.step == 0
-    assert first.pair.ranks == ranks
-    assert text in first.cause
-    source = first.pair.source_a
-    assert source is not None
-    assert source.line == line_of("data_parallel.py", code)
+    several = dumped(tmp_path / "d", 2, "data_parallel.py", fault)
+    for found in (compare(several, reference), compare(reference, several)):
+        assert found.verdict == "diverged"
+        first = found.first_divergence
+        assert first is not None
+        assert first.pair.step == 0
+        assert first.pair.ranks == ranks
+        is_a = found.a.path == str(several.path)
+        assert (text if is_a else text.replace("that of b", "that of a")) in first.cause
+        source = first.pair.source_a if is_a else first.pair.source_b
+        assert source is not None
+        assert source.line == line_of("data_parallel.py", code)
 
 
 def test_a_lost_exchange_names_its_parameter(reference: Dump, tmp_path: Path) -> None:
@@ -153,7 +169,7 @@ def test_processes_find_the_same(reference: Dump, tmp_path: Path) -> None:
     dump = dumped(tmp_path / "d", 2, "data_parallel.py", "clip")
     alone = compare(dump, reference, CompareOptions(workers=WorkerOptions(1)))
     shared = compare(dump, reference, CompareOptions(workers=WorkerOptions(2)))
-    assert json_text(shared) == json_text(alone)
+    assert document(shared) == document(alone)
 
 
 def test_a_perturbed_reference_widens_the_tolerance(reference: Dump, tmp_path: Path) -> None:
@@ -173,6 +189,8 @@ def test_a_perturbed_reference_widens_the_tolerance(reference: Dump, tmp_path: P
     before = {(pair.step, pair.a, pair.how): pair.allowed for pair in plain.pairs}
     wider = [pair for pair in found.pairs if pair.allowed > before[pair.step, pair.a, pair.how]]
     assert wider
+    assert any("up to 8 times the error of b" in note for note in found.notes)
+    assert not any("up to 8 times the error of b" in note for note in plain.notes)
     assert not any(pair.is_leaf for pair in wider)
     assert all(pair.allowed < 1e-3 for pair in wider)
 

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from sonde.compare.run_layout import AxisRule, RunLayout
 from sonde.compare.runs.merging.grid import RankGrid, named_grid, rank_grid
 from sonde.compare.runs.merging.layout_file import read_layout
-from sonde.compare.runs.merging.plan import MergePlan, RowOrder, is_equal_along, merge_parts
-from sonde.compare.runs.merging.planning import merged_shape
+from sonde.compare.runs.merging.plan import (
+    MergePlan,
+    RowOrder,
+    is_equal_along,
+    merge_parts,
+    merged_shape,
+)
 from sonde.core.errors import ConfigError, SondeError
 from sonde.dump.graph_files.placement import RecordedPlacement, parse_placement
 

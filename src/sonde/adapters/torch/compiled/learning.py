@@ -20,7 +20,7 @@ from sonde.adapters.torch.eager.naming.source_lines import find_user_frame, join
 from sonde.adapters.torch.eager.op_schema import OpInfo
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import spec_of
-from sonde.core.graph import Edge, OpNode, Source
+from sonde.core.graph import COMPILED, Edge, OpNode, Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +109,7 @@ class GraphLearner:
         scope = self._scope(graph, op, cause)
         number = counts[(scope.name, op.info.type)]
         counts[(scope.name, op.info.type)] += 1
-        attributes = list(op.attributes)
+        attributes = [*op.attributes, (COMPILED, "True")]
         if op.original is not None:
             attributes.append(("original", op.original))
         if cause is not None and not op.is_recomputed:

@@ -22,6 +22,7 @@ from typing import Final
 
 from sonde.adapters.torch.adapter import TorchAdapter
 from sonde.adapters.torch.debugging.held_tensors import TorchHeld
+from sonde.core.interruption import start_thread
 from sonde.debugger.trainee import ForwardTrace
 
 _MOST_SECONDS: Final = 120.0
@@ -66,7 +67,7 @@ class _Waiting:
         self._lock = threading.Lock()
         self._is_reaped = False  # Then its number may belong to another process.
         self._thread = threading.Thread(target=self._wait, name="sonde-trace", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -165,7 +166,7 @@ def _traced(adapter: TorchAdapter, held: Mapping[int, TorchHeld], frame: FrameTy
             results.append(ForwardTrace(problem=_reason(error)))
 
     thread = threading.Thread(target=trace)
-    thread.start()
+    start_thread(thread)
     thread.join()
     return results[0]
 

@@ -50,7 +50,9 @@ class WeightMeter:
         norms: WeightNorms = (signals.gradients, signals.weights, signals.updates)
         seconds = self._seconds + time.perf_counter() - began
         if signals.weights.size:
-            self._debugger.weights_measured(seconds, tuple(self._columns), norms)
+            self._debugger.weights_measured(
+                seconds, tuple(self._columns), norms, signals.learning_rate
+            )
 
     def _know(self, parameters: Sequence[torch.Tensor]) -> npt.NDArray[np.intp]:
         """The columns of these parameters; -1 for those without a name, and beyond the most."""

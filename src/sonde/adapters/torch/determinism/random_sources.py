@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
 from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.adapters.torch.private import frames_from
+from sonde.core.files import atomic_file
 from sonde.core.patching import call_before, wrap
 
 _CLOCK_SECONDS = 3600.0
@@ -141,12 +142,12 @@ class _Watch:
 
 
 def _is_bookkeeping() -> bool:
-    """Whether Python itself draws: names of temporary files must differ between programs, and
+    """Whether Python or Sonde draws: names of temporary files must differ between programs, and
     ``multiprocessing`` draws keys for authentication."""
     for frame in frames_from(sys._getframe(2)):
         name = str(frame.f_globals.get("__name__"))
         if is_user_file(frame.f_code.co_filename):
             return False
-        if name == "tempfile" or name.startswith("multiprocessing."):
+        if name in ("tempfile", atomic_file.__name__) or name.startswith("multiprocessing."):
             return True
     return False

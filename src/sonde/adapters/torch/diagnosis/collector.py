@@ -17,11 +17,13 @@ from sonde.adapters.torch.diagnosis.losses.non_finite import NonFiniteNodes
 from sonde.adapters.torch.diagnosis.losses.op_explanations import OpExplanations
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
+from sonde.adapters.torch.diagnosis.permutations import Permutations
 from sonde.adapters.torch.diagnosis.probes.module_probes import Probes
 from sonde.adapters.torch.diagnosis.probes.targets import TargetComparison
 from sonde.adapters.torch.diagnosis.ranks import RankEvidence, rank_of_process
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder
 from sonde.adapters.torch.diagnosis.states.compiled_hooks import CompiledHooks
+from sonde.adapters.torch.diagnosis.states.detaching import Detachments
 from sonde.adapters.torch.diagnosis.states.flags import ModuleFlags
 from sonde.adapters.torch.diagnosis.states.initialisation import Initialisation
 from sonde.adapters.torch.diagnosis.states.kept_states import States
@@ -48,7 +50,9 @@ class Collector:
         self.ties = WeightTies(self.recorder)
         self.targets_held = TargetAliases(self.recorder, self.modules)
         self.data = DataCalls(self.recorder)
+        self.permutations = Permutations(self.recorder, self.modules)
         self.flags = ModuleFlags(self.recorder, self.modules, self.training)
+        self.detachments = Detachments(self.recorder, self.parameters)
         self.hooks = CompiledHooks(self.recorder)
         self.targets = TargetComparison(self.recorder, self.modules, self.functions)
         self.probes = Probes(self.recorder, self.modules, self.functions)
@@ -61,12 +65,15 @@ class Collector:
         training.on_backward.append(self.explanations.backward_begins)
         training.on_backward += [self.targets.backward_begins, self.functions.backward_begins]
         training.after_backward += [self.nodes.backward_ended, self.ranks.backward_ended]
+        training.after_backward.append(self.targets.backward_ended)
         training.before_step += [self.ties.before_step, self.states.first_step]
         training.before_step += [self.parameters.before_step, self.ranks.before_step]
-        training.before_step.append(self.targets_held.before_step)
+        training.before_step += [self.targets_held.before_step, self.data.before_step]
+        training.before_step.append(self.initialisation.before_step)
         training.after_step += [self.parameters.after_step, self.targets_held.after_step]
         training.on_step_end += [
             self.flags.step_ended,
+            self.detachments.step_ended,
             self.nodes.step_ended,
             self.probes.step_ended,
             self.functions.step_ended,
@@ -80,23 +87,33 @@ class Collector:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
+        """Observe the training in this block. A part that cannot be installed, as in a version of
+        torch without the function that it replaces, switches the collection off."""
         with ExitStack() as undo:
-            for part in (
-                self.modules,
-                self.training,
-                self.scaling,
-                self.graphs,
-                self.functions,
-                self.states,
-                self.initialisation,
-                self.ties,
-                self.data,
-                self.flags,
-                self.hooks,
-                self.ranks,
-            ):
-                part.install(undo)
+            try:
+                self._install(undo)
+            except Exception as error:
+                self.recorder.failed(error)
             yield
+
+    def _install(self, undo: ExitStack) -> None:
+        for part in (
+            self.modules,
+            self.training,
+            self.scaling,
+            self.graphs,
+            self.functions,
+            self.states,
+            self.initialisation,
+            self.ties,
+            self.data,
+            self.permutations,
+            self.detachments,
+            self.flags,
+            self.hooks,
+            self.ranks,
+        ):
+            part.install(undo)
 
     @property
     def reports(self) -> bool:

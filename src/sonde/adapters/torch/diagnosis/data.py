@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from sonde.adapters.torch.calling_line import caller
-from sonde.adapters.torch.diagnosis.losses.functions import CLASSIFYING, MOST_CLASSES, LossCall
+from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState
+from sonde.adapters.torch.diagnosis.losses.functions import (
+    BINARY,
+    CLASSIFYING,
+    MOST_CLASSES,
+    LossCall,
+)
 from sonde.adapters.torch.diagnosis.modules import RootCall, tensors_in
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
@@ -29,7 +36,6 @@ MOST_BYTES = 256 << 20
 ENOUGH_FEATURES = 4
 COUNTED_STEPS = 200
 MOST_TARGETS = 1 << 16
-BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _ITERATOR = torch.utils.data.dataloader._BaseDataLoaderIter
 
 
@@ -46,13 +52,17 @@ class DataCalls:
 
     recorder: EvidenceRecorder
     trained: set[int] = field(default_factory=set)
-    evaluated: dict[Source | None, set[int]] = field(default_factory=dict)
+    evaluated: dict[Source | None, tuple[set[int], set[int]]] = field(default_factory=dict)
+    """For each line the rows evaluated, and those of them that had been trained on before."""
     targets: dict[int, int] = field(default_factory=dict)
     _loaders: WeakTable[Any, _Epochs] = field(default_factory=WeakTable)
     _iterators: WeakTable[Any, Any] = field(default_factory=WeakTable)
     _sampler_epochs: WeakTable[Any, list[int]] = field(default_factory=WeakTable)
     _sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    _last_input: Callable[[], torch.Tensor | None] = field(default=lambda: None)
     _bytes: int = 0
+    _most_trained: int = 0
+    _constant: int = 0
     _loss: tuple[Source | None, str] = (None, "")
 
     def install(self, undo: ExitStack) -> None:
@@ -92,6 +102,7 @@ class DataCalls:
         else:
             known.rows.clear()
         self._iterators[iterator] = loader
+        self.recorder.event("epoch-begun", known.source, "DataLoader")
 
     def _around_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def following(iterator: Any) -> Any:
@@ -144,10 +155,14 @@ class DataCalls:
 
     def finish(self) -> None:
         """Compare the rows of training with those of evaluation."""
-        for source, rows in self.evaluated.items():
-            both = len(rows & self.trained)
+        for source, (rows, shared) in self.evaluated.items():
             self.recorder.event(
-                "evaluated", source, "", rows=len(rows), shared=both, trained=len(self.trained)
+                "evaluated",
+                source,
+                "",
+                rows=len(rows),
+                shared=len(shared),
+                trained=max(self._most_trained, len(self.trained)),
             )
         count, total, squares = self._sums
         if count:
@@ -210,15 +225,28 @@ class DataCalls:
     def root_called(self, call: RootCall, trained: bool) -> None:
         """Hash the rows of the first input of a root module."""
         tensors = [each for each in tensors_in((call.args, call.kwargs)) if each.dim() >= 2]
+        if trained and tensors:
+            if self._last_input() is tensors[0]:
+                self.recorder.event("input-kept", call.source)
+            self._last_input = weakref.ref(tensors[0])
         if not tensors or not _is_telling(tensors[0]):
             return
         if trained:
             if len(self.trained) < MOST_ROWS:
                 self.trained.update(self._hashes(tensors[0]))
-        elif not call.module.training and not torch.is_inference_mode_enabled():
-            rows = self.evaluated.setdefault(call.source, set())
+        elif not call.module.training:
+            rows, shared = self.evaluated.setdefault(call.source, (set(), set()))
             if len(rows) < MOST_ROWS:
-                rows.update(self._hashes(tensors[0]))
+                found = self._hashes(tensors[0])
+                rows.update(found)
+                shared.update(self.trained.intersection(found))
+
+    @shielded
+    def before_step(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
+        """The first step of an optimizer begins another training, such as that of the next fold."""
+        if not state.seen.steps:
+            self._most_trained = max(self._most_trained, len(self.trained))
+            self.trained.clear()
 
     @shielded
     def lost(self, call: LossCall) -> None:
@@ -242,8 +270,18 @@ class DataCalls:
             self.targets[number] = self.targets.get(number, 0) + count
         predicted = given.argmax(1)
         commonest = max(self.targets, key=lambda each: self.targets[each])
-        if bool(predicted.eq(commonest).all()):
-            self.recorder.event("prediction-constant", call.source, call.name)
+        self._note_decisions(predicted.eq(commonest), target.eq(commonest))
+
+    def _note_decisions(self, predicted: torch.Tensor, right: torch.Tensor) -> None:
+        """Note in how many batches in a row only the commonest class is predicted; batches in which
+        no other is right do not count."""
+        if not bool(predicted.all()):
+            self._constant = 0
+        elif not bool(right.all()):
+            self._constant += 1
+        else:
+            return
+        self.recorder.measure("prediction-constant", *self._loss, batches=self._constant)
 
     def _count_binary(self, call: LossCall) -> None:
         """Count truth values as two classes; a decision is a logit above 0, or a probability above
@@ -259,8 +297,7 @@ class DataCalls:
             self.targets[number] = self.targets.get(number, 0) + count
         commonest = max(self.targets, key=lambda each: self.targets[each])
         above = given > (0.5 if call.name == "binary_cross_entropy" else 0.0)
-        if bool(above.eq(bool(commonest)).all()):
-            self.recorder.event("prediction-constant", call.source, call.name)
+        self._note_decisions(above.eq(bool(commonest)), target.eq(commonest))
 
     def _note_spread(self, call: LossCall) -> None:
         """Note the sums for the loss of the best constant prediction."""

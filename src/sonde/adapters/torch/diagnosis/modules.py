@@ -15,7 +15,11 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.calling_line import caller
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.adapters.torch.diagnosis.recorder import (
+    EvidenceRecorder,
+    shielded,
+    variables_in_own_frame,
+)
 from sonde.core.graph import Source
 from sonde.core.patching import Patch, wrap
 from sonde.core.weak_table import WeakTable
@@ -41,9 +45,11 @@ class RootCounts:
     """How often a root module was called."""
 
     name: str
+    variable: str = ""
     trained: int = 0
     trained_in_eval: int = 0
     first_source: Source | None = None
+    last_source: Source | None = None
     eval_source: Source | None = None
     eval_step: int = 0
     train_source: Source | None = None
@@ -58,6 +64,8 @@ class ModuleCalls:
     on_root: list[Callable[[RootCall, bool], None]] = field(default_factory=list)
     on_first: list[Callable[[nn.Module], None]] = field(default_factory=list)
     roots: WeakTable[nn.Module, RootCounts] = field(default_factory=WeakTable)
+    losses: WeakTable[nn.Module, str] = field(default_factory=WeakTable)
+    """The loss functions that have parameters, and the variables that hold them."""
     calls: WeakTable[nn.Module, list[int]] = field(default_factory=WeakTable)
     """A list of one number for each module, so that counting changes no table."""
     current: list[nn.Module] = field(default_factory=list)
@@ -143,12 +151,17 @@ class ModuleCalls:
         result: Any,
         has_gradients: bool,
     ) -> None:
-        if isinstance(module, nn.modules.loss._Loss):
+        if is_loss(module, args, kwargs, result):
+            if module not in self.losses and next(module.parameters(), None) is not None:
+                self.losses[module] = _variable_of(module)
             return
         counts = self.roots.get(module)
         if counts is None:
             counts = self.roots[module] = RootCounts(type(module).__name__)
+        if not counts.variable:
+            counts.variable = _variable_of(module)
         made = RootCall(module, args, kwargs, caller(), result)
+        counts.last_source = made.source
         trained = has_gradients and requires_grad(result)
         if trained:
             counts.trained += 1
@@ -194,6 +207,28 @@ class ModuleCalls:
         counts.eval_step = self.recorder.step
 
 
+def _variable_of(module: nn.Module) -> str:
+    """The variable that holds ``module`` where it is called, or the attribute of ``self``."""
+    for name, value in variables_in_own_frame():
+        if value is module:
+            return name
+        if name == "self":
+            held = getattr(value, "__dict__", {}).items()
+            found = next((key for key, each in held if each is module), "")
+            if found:
+                return found
+    return "?"
+
+
+def is_loss(module: nn.Module, args: Any, kwargs: Any, result: Any) -> bool:
+    """Whether a module computes a loss from the outputs of others: one of torch's, one without
+    parameters, or one that makes a single number of inputs that were computed with gradients."""
+    if isinstance(module, nn.modules.loss._Loss) or next(module.parameters(), None) is None:
+        return True
+    is_single = isinstance(result, torch.Tensor) and result.numel() == 1
+    return is_single and requires_grad((args, kwargs))
+
+
 def requires_grad(value: Any) -> bool:
     """Whether a tensor in ``value``, in any nesting, was computed with gradients."""
     return any(tensor.requires_grad for tensor in tensors_in(value))
@@ -213,3 +248,14 @@ def tensors_in(value: Any, depth: int = 4) -> list[torch.Tensor]:
     elif hasattr(value, "__dict__") and not isinstance(value, (nn.Module, type)):
         items = list(vars(value).values())
     return [found for each in items[:32] for found in tensors_in(each, depth - 1)]
+
+
+def replaced(value: Any, change: Any) -> Any:
+    """``value`` with its tensors changed; containers are rebuilt, other objects kept."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: replaced(each, change) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(replaced(each, change) for each in value)
+    return value

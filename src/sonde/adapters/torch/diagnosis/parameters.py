@@ -13,7 +13,12 @@ from sonde.adapters.torch.debugging.signals.norms import norms
 from sonde.adapters.torch.debugging.signals.updates import ParameterUpdates, SampledUpdates
 from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
-from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.adapters.torch.diagnosis.parameter_names import names_in_containers, names_in_variables
+from sonde.adapters.torch.diagnosis.recorder import (
+    EvidenceRecorder,
+    shielded,
+    variables_in_own_frame,
+)
 from sonde.core.weak_table import WeakTable
 from sonde.diagnosis.evidence import ParameterEvidence, UpdateSample
 
@@ -56,7 +61,10 @@ class ParameterSignals:
     recorder: EvidenceRecorder
     modules: ModuleCalls
     known: dict[int, ParameterEvidence] = field(default_factory=dict)
-    _named: WeakTable[torch.optim.Optimizer, int] = field(default_factory=WeakTable)
+    _searched: WeakTable[torch.optim.Optimizer, int] = field(default_factory=WeakTable)
+    """Optimizers whose parameters were looked for in variables."""
+    _sums: WeakTable[torch.Tensor, float] = field(default_factory=WeakTable)
+    """Of parameters that the loss reaches and no optimizer holds."""
     _calls_in_containers: dict[str, int] = field(default_factory=dict)
     _jumps: int = 0
     _measured: list[_Measured] = field(default_factory=list)
@@ -140,6 +148,8 @@ class ParameterSignals:
                     is_planned=is_planned,
                 )
             )
+            if update > 0 and not parameter.requires_grad and not each.gradient:
+                self.recorder.event("frozen-moved", None, entry.name, update=update)
             if entry.is_zero_now:
                 entry.is_zero_now = not bool(part(parameter).ne(0).any())
             if entry.has_equal_rows_now:
@@ -154,6 +164,16 @@ class ParameterSignals:
         for number, parameter in enumerate(listed):
             entry = self.entry(parameter, names, f"{state.seen.name}.{number}")
             entry.optimizer, entry.position = state.seen.name, number
+        if optimizer not in self._searched:
+            self._searched[optimizer] = len(listed)
+            self._name_bare(listed)
+
+    def _name_bare(self, listed: list[torch.Tensor]) -> None:
+        """Name parameters of no module after the variables that hold them, or their keys."""
+        bare = [each for each in listed if not self.known[id(each)].is_in_module]
+        found = names_in_variables(bare, variables_in_own_frame()) if bare else {}
+        for number, name in found.items():
+            self.known[number].name = name
 
     def entry(
         self, parameter: torch.Tensor, names: dict[int, tuple[str, nn.Module]], otherwise: str = ""
@@ -188,6 +208,7 @@ class ParameterSignals:
 
     def _rename(self, entry: ParameterEvidence, name: str, module: nn.Module) -> None:
         entry.name = name
+        entry.loss = type(module).__name__ if module in self.modules.losses else ""
         entry.module = name.rpartition(".")[0]
         entry.module_calls = max(entry.module_calls, self.modules.count(module))
         calls = self._calls_in_containers
@@ -208,9 +229,14 @@ class ParameterSignals:
         self._calls_in_containers = counted
 
     def _names(self) -> dict[int, tuple[str, nn.Module]]:
+        """The name of each parameter in a known root, and its module. Where several networks have
+        parameters of the same name, the variable that holds the network comes first."""
         self._count_in_containers()
         found: dict[int, tuple[str, nn.Module]] = {}
+        owners: dict[str, dict[int, str]] = {}
         for root in self.modules.roots:
+            counts = self.modules.roots.get(root)
+            variable = "" if counts is None else counts.variable
             for path, module in root.named_modules():
                 for name, parameter in module._parameters.items():
                     if parameter is not None:
@@ -218,25 +244,18 @@ class ParameterSignals:
                         known = found.get(id(parameter))
                         if known is None or len(known[0]) < len(full):
                             found[id(parameter)] = (full, module)
-        return found
-
-    def _loose_names(self) -> dict[int, str]:
-        """The names of parameters of modules in plain lists and dictionaries, such as
-        ``heads[age].weight``; they belong to no registered module."""
-        found: dict[int, str] = {}
-        for root in self.modules.roots:
-            for path, module in root.named_modules():
-                for key, value in vars(module).items():
-                    if key[0] == "_" or not isinstance(value, (list, tuple, dict)):
-                        continue
-                    items = value.items() if isinstance(value, dict) else enumerate(value)
-                    for index, each in list(items)[:MOST_ROWS]:
-                        place = f"{path}.{key}[{index}]" if path else f"{key}[{index}]"
-                        if isinstance(each, nn.Module):
-                            named = each.named_parameters()
-                            found |= {id(one): f"{place}.{name}" for name, one in named}
-                        elif isinstance(each, nn.Parameter):
-                            found[id(each)] = place
+                            owners.setdefault(full, {})[id(parameter)] = variable
+        for loss in self.modules.losses:
+            variable = self.modules.losses.get(loss) or type(loss).__name__
+            for path, module in loss.named_modules():
+                for name, parameter in module._parameters.items():
+                    if parameter is not None:
+                        place = ".".join(filter(None, (variable, path, name)))
+                        found.setdefault(id(parameter), (place, module))
+        for full, holders in owners.items():
+            for key, variable in holders.items() if len(holders) > 1 else ():
+                if found[key][0] == full and variable.isidentifier():
+                    found[key] = (f"{variable}.{full}", found[key][1])
         return found
 
     @shielded
@@ -244,10 +263,20 @@ class ParameterSignals:
         """Note the parameters that are leaves of a loss's graph."""
         names = self._names()
         loose = [each for each in parameters if id(each) not in names]
-        others = self._loose_names() if loose else {}
+        others = names_in_containers(self.modules.roots) if loose else {}
         for parameter in parameters:
-            self.entry(parameter, names, others.get(id(parameter), "")).reached += 1
+            entry = self.entry(parameter, names, others.get(id(parameter), ""))
+            entry.reached += 1
+            if entry.optimizer is None and self.recorder.step:
+                self._note_write(parameter, entry)
         self.recorder.evidence.walks += 1
+
+    def _note_write(self, parameter: torch.Tensor, entry: ParameterEvidence) -> None:
+        """Note that a parameter that no optimizer holds is not what it was at the last walk."""
+        total = float(part(parameter)[:MOST_VALUES].double().sum())
+        known = self._sums.get(parameter)
+        entry.writes += known is not None and known != total
+        self._sums[parameter] = total
 
 
 def _norm_of(gradient: torch.Tensor | None) -> float | None:

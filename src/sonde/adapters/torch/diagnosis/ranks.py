@@ -35,6 +35,8 @@ COMPARED_STEPS = (0, 1, 2, 5, 10, 20, 30, 50)
 COMPARED_ELEMENTS = 1 << 16
 MOST_SEEDS = 16
 SUMMED_STEPS = 10
+PART_STEPS = 20
+"""Steps in which calls of the parts of a wrapped module are looked for."""
 WAIT_SECONDS = 20.0
 
 
@@ -141,13 +143,23 @@ class RankEvidence:
             return
         if call.module in self._wrapped:
             self.recorder.event("ddp-bypassed", call.source, type(call.module).__name__)
+        elif self._wrapped and self.recorder.step < PART_STEPS:
+            self._note_part(call)
         inner = getattr(call.module, "module", None)
         if isinstance(call.module, DistributedDataParallel) and isinstance(inner, nn.Module):
             known = self._wrapped.get(inner)
+            self.recorder.event("ddp-called", None, type(inner).__name__)
             now = tuple(id(each) for each in inner.parameters() if each.requires_grad)
             if known is not None and not set(now) <= set(known):
                 names = [name for name, each in inner.named_parameters() if id(each) not in known]
                 self.recorder.event("ddp-params-replaced", call.source, " ".join(names[:4]))
+
+    def _note_part(self, call: RootCall) -> None:
+        """A call that is outermost: no wrapper runs around it. Another method of the wrapped module
+        makes it, or the program calls the part itself."""
+        for wrapped in self._wrapped:
+            if any(each is call.module for each in wrapped.modules()):
+                self.recorder.event("ddp-part-called", call.source, type(wrapped).__name__)
 
     @shielded
     def backward_ended(self) -> None:

@@ -93,21 +93,19 @@ class EvidenceRecorder:
 
 def shielded(function: F) -> F:
     """Make a method of a collector (with ``recorder``) do nothing when observation is off, and hand
-    its exceptions to the recorder. The ops that it calls are not recorded by autograd."""
+    its exceptions to the recorder. The ops that it calls are recorded neither by autograd nor by a
+    trace, and no mode of the program sees them."""
 
     @functools.wraps(function)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         recorder: EvidenceRecorder = self.recorder
-        if not recorder.observes or torch.compiler.is_compiling():
+        if not recorder.observes or torch.compiler.is_compiling() or private.is_recording_trace():
             return None
         try:
             if not private.is_in_mode():
                 with torch.no_grad():
                     return function(self, *args, **kwargs)
-            with (
-                private.without_current_modes(),
-                torch.no_grad(),
-            ):  # A dump must not have ops of Sonde.
+            with private.hidden_from_modes(), torch.no_grad():
                 return function(self, *args, **kwargs)
         except Exception as error:
             recorder.failed(error)

@@ -20,10 +20,11 @@ from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine
 from sonde.diagnosis.catalogue import MOST_FINDINGS, cause_of_bad_values, diagnose, rules
-from sonde.diagnosis.document import announcement
+from sonde.diagnosis.document import announcement, as_lines
 from sonde.diagnosis.options import DiagnosisOptions
 from sonde.diagnosis.running import RunningJudgement
 from sonde.logs import say
+from sonde.monitor.subscribers import tell_diagnosis
 
 _RUNNING: list[TrainingDiagnosis] = []
 
@@ -61,6 +62,7 @@ class TrainingDiagnosis:
         self._on_finding = on_finding or say_finding
         self._judged_step = 0
         self._final: list[Finding] | None = None
+        self._told: set[tuple[str, tuple[str, ...]]] = set()
 
     @property
     def recorder(self) -> EvidenceRecorder:
@@ -117,7 +119,7 @@ class TrainingDiagnosis:
                 "this training is diagnosed already; only one diagnosis runs at a time",
                 slug="diagnosis-running",
             )
-        self.collector = _RUNNING[-1].collector
+        self.collector, self._told = _RUNNING[-1].collector, _RUNNING[-1]._told
         self._has_joined = True
 
     @contextmanager
@@ -148,12 +150,15 @@ class TrainingDiagnosis:
             for found in self.running.judge(evidence):
                 if found.status == "established":
                     self._on_finding(found)
+                    self._tell(found)
             self._show(is_over=False)
 
     def _finish(self) -> None:
         # A diagnosis that joined another one ends before it: evidence is still collected.
         evidence = self.recorder.evidence if self._has_joined else self.collector.finish()
         self._final = diagnose(evidence, self.options.ignored) if self.reports else []
+        for found in self._final:
+            self._tell(found)
         if not self.reports or self._has_joined:
             return
         self._show(is_over=True)
@@ -163,6 +168,13 @@ class TrainingDiagnosis:
             guarding.keep_findings(self._final, self.steps)
         for each in self.running.refuted(self._final):
             say(f"what was reported as {each.rule} no longer holds at the end of the training")
+
+    def _tell(self, found: Finding) -> None:
+        """Tell a finding to subscribers, once."""
+        known = (found.rule, found.places)
+        if known not in self._told:
+            self._told.add(known)
+            tell_diagnosis(found)
 
     @shielded
     def _show(self, *, is_over: bool) -> None:
@@ -186,15 +198,32 @@ class TrainingDiagnosis:
             return
         if self.options.html is not None:
             from sonde.diagnosis.report_page import diagnosis_page  # needs numpy and msgspec
+            from sonde.report.links import link_reports
 
             evidence = self.recorder.evidence
             page = diagnosis_page(self._final, evidence, Path(sys.argv[0] or "a program").name)
             _write(self.options.html, page)
+            link_reports(self.options.html.parent)
         if self.options.sarif is not None:
             from sonde.diagnosis.sarif import as_sarif
 
             document = as_sarif(self._final, sonde.__version__, Path.cwd())
             _write(self.options.sarif, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+@contextmanager
+def diagnosing(options: DiagnosisOptions, *, prints: bool) -> Iterator[TrainingDiagnosis]:
+    """Diagnose the training in this block, write the files of the options, and print the findings
+    as soon as they are established and at the end."""
+    diagnosis = TrainingDiagnosis(options, None if prints else lambda found: None)
+    try:
+        with diagnosis.attached():
+            yield diagnosis
+    finally:
+        diagnosis.write_files()
+        if prints and diagnosis.reports:
+            for line in as_lines(diagnosis.findings, diagnosis.steps):
+                say(line)
 
 
 def say_finding(found: Finding) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,15 +17,23 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.input_matching import InputMatcher
+from sonde.adapters.torch.eager.naming.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.naming.scopes import OpScope
 from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
-from sonde.adapters.torch.eager.op_learning import Learner
-from sonde.adapters.torch.eager.op_outputs import final_attributes, is_filled
-from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments
+from sonde.adapters.torch.eager.op_learning import LIFTING, Learner
+from sonde.adapters.torch.eager.op_outputs import argument_slots, final_attributes, is_filled
+from sonde.adapters.torch.eager.op_schema import (
+    OpInfo,
+    attribute_text,
+    is_bookkeeping,
+    named_arguments,
+    op_info,
+    tensors_in,
+)
 from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
-from sonde.adapters.torch.eager.step_inputs import dtype_name
-from sonde.core.graph import Edge, OpNode, Phase, Source, TensorSpec
-from sonde.watch.op_types import OVERWRITES, OVERWRITING, UNFILLED, slots_text
+from sonde.adapters.torch.eager.step_inputs import spec, storage_key
+from sonde.core.graph import Edge, OpNode, Phase, Source
+from sonde.watch.op_types import ALLOCATING, OVERWRITES, OVERWRITING, UNFILLED, slots_text
 
 _NUMBER = re.compile(r"-\d+$")
 
@@ -73,6 +81,7 @@ class CallSites:
     _tables: Any
     _learner: Learner
     _inputs: InputMatcher
+    _scopes: ScopeStack
     _find_wants: Callable[[OpRecord], None]
 
     def describe(self, record: OpRecord, known: CallSite | None) -> CallSite | None:
@@ -100,6 +109,53 @@ class CallSites:
                 site.inputs.setdefault(slot, _NUMBER.sub("", leaf.node.name))
         return site
 
+    def describe_new(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+        forward: CallSite | None,
+    ) -> CallSite | None:
+        """The call site of an op about to run from a new place; None if it must be learned."""
+        caller = sys._getframe(1)
+        info = op_info(func)
+        with private.without_torch_functions():
+            if (
+                is_bookkeeping(func)
+                or private.is_tracing()
+                or self._learner.traced
+                or info.is_collective
+                or not self._is_memory_filled(info, args, kwargs)
+                or self._scopes.drop_stale(caller)
+            ):
+                return None
+            lines = None if forward is None else (forward.node_scope, forward.sources)
+            place = self._learner.locate(caller, private.current_autograd_node(), lines)
+        return CallSite(
+            func,
+            info,
+            place.matched,
+            place.scope.name,
+            place.scope.phase,
+            place.depth,
+            place.code,
+            place.last,
+            place.sources,
+            argument_slots(info.writes, info, args, kwargs),
+            argument_slots(info.overwrites, info, args, kwargs),
+        )
+
+    def _is_memory_filled(
+        self, info: OpInfo, args: Sequence[Any], kwargs: dict[str, Any] | None
+    ) -> bool:
+        """Whether the op will return no memory that nothing has been written to, but for types of
+        which readers of the graph know it."""
+        if not info.fills and info.type not in ALLOCATING:
+            return False
+        tensors = tensors_in((*args, *kwargs.values()) if kwargs else args)
+        entries = [self._tables.entry(storage_key(tensor)) or () for tensor in tensors]
+        return not any(ref.is_unfilled or ref.has_gaps for entry in entries for ref in entry)
+
     def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
         """Enter a tensor that is new in this step. Where the call site has met a tensor in this
         slot before that no module or optimizer holds, it has the same name; others are looked up.
@@ -117,7 +173,9 @@ class CallSites:
             caller = sys._getframe(1)
             frame = find_user_frame(caller)[1] or caller
             with private.without_torch_functions():
-                leaf = inputs.leaves.leaf_for(tensor, key, frame, is_used)
+                leaf = inputs.leaves.leaf_for(
+                    tensor, key, frame, is_used, is_fresh=site.info.type == LIFTING
+                )
         inputs.enter(leaf.ref, key, tensor)
         return True
 
@@ -154,7 +212,7 @@ class CallSites:
             scope=site.node_scope,
             phase=site.phase,
             inputs=_edges(in_refs, sources, in_specs),
-            outputs=tuple(map(_spec, out_specs)),
+            outputs=tuple(spec(*each) for each in out_specs),
             attributes=_attributes(site, arguments, cause),
             sources=site.sources,
         )
@@ -191,11 +249,6 @@ def _edges(
 ) -> tuple[Edge, ...]:
     refs = [source or ref for source, ref in zip(sources, in_refs, strict=True)]
     return tuple(
-        Edge(ref.producer.name, ref.slot, _spec(spec))
-        for ref, spec in zip(refs, specs, strict=True)
+        Edge(ref.producer.name, ref.slot, spec(*each))
+        for ref, each in zip(refs, specs, strict=True)
     )
-
-
-def _spec(spec: Spec) -> TensorSpec:
-    dtype, shape = spec
-    return TensorSpec(dtype_name(dtype), shape)

@@ -7,6 +7,7 @@ new one is learned, see ``op_learning``. docs/capture.md shows both with an exam
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from types import FrameType, MethodType
@@ -39,6 +40,10 @@ from sonde.core.graph import Source
 _Tensor = torch.Tensor
 
 _DETACH = torch.ops.aten.detach.default
+# Steps whose order of ops is remembered, and ops of one that are learned because it repeats: a
+# program whose steps all differ, or have a million ops, does not fill the memory.
+_MOST_TRAILS = 10_000
+_MOST_LEARNED = 50_000
 # Takes the place of the record of an op of an evaluation whose results are noted.
 _OF_EVALUATION: Any = ()
 
@@ -71,6 +76,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         # Whether a compiled graph ran in this step.
         self.has_run_graph = False
         self._session = session
+        self._trails: Counter[int] = Counter()
         self._structures = structures
         self._failed = failed
         self._native = matcher.load()
@@ -94,7 +100,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.set_current(structures.begin())
 
     def _connect_native(self, emitter: Emitter) -> None:
-        sites = CallSites(self.tables, self.learner, self.inputs, emitter.find_wants)
+        sites = CallSites(self.tables, self.learner, self.inputs, self.scopes, emitter.find_wants)
         self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
@@ -121,6 +127,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             function_of=function_of,
             op_writes=lambda func: bool(op_info(func).writes),
             describe_site=sites.describe,
+            describe_new=sites.describe_new,
             meet_input=sites.meet_input,
             complete_node=sites.complete,
         )
@@ -200,6 +207,23 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.learner.end_step()
         self.inputs.end_step()
         self.set_current(self._structures.begin())
+
+    def learn_if_repeated(self) -> None:
+        """Make the records of a step that ends if ops without one ran in the same order as in two
+        earlier steps: from the next such step on they are matched, which costs less.
+
+        Called before the session ends the step, while it says which ops are wanted.
+        """
+        if self._native is None or not self.tables.waiting:
+            return
+        trail = self.tables.trail
+        if trail in self._trails or len(self._trails) < _MOST_TRAILS:
+            self._trails[trail] += 1
+        if self._trails[trail] > 2 and self.tables.waiting <= _MOST_LEARNED:
+            try:
+                _ = self.last
+            except Exception as error:
+                self._failed(error)
 
     def interrupt(self) -> None:
         """Observe nothing until the step ends: an exception of the program has left Sonde's code

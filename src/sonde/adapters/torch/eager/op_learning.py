@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import torch
 
@@ -49,8 +49,29 @@ from sonde.core.interruption import pass_on
 from sonde.watch.op_types import OVERWRITES, OVERWRITING, slots_text
 
 _NO_SEQUENCE = 1 << 62
-_LIFTING = "lift_fresh"
+LIFTING = "lift_fresh"
 """The op by which ``torch.tensor`` returns the tensor that it made."""
+
+
+Forward = tuple[str, tuple[Source, ...]]
+"""The scope and the source lines of a forward op."""
+
+
+class Located(NamedTuple):
+    """Where an op is called from.
+
+    ``matched`` is the scope that a later run of it has: ``scope``, except for the first gradient of
+    a backward pass. ``depth``, ``code`` and ``last`` as in `OpRecord`. ``is_caused``: whether a
+    forward op caused it.
+    """
+
+    scope: OpScope
+    matched: OpScope
+    depth: int
+    code: CodeType | None
+    last: int
+    sources: tuple[Source, ...]
+    is_caused: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -90,39 +111,30 @@ class Learner:
     ) -> OpRecord:
         """Make a record for an op about to run after ``parent``; see `learn_outputs`."""
         self._catch_up(parent)
-        if self.ran_compiled is False:
-            self.ran_compiled = private.is_called_compiled(caller)
         info = op_info(func)
-        depth, frame = find_user_frame(caller)
-        record = OpRecord(parent, func, info, self._tables.scope)
-        here = self._stack.scope_at(caller)
-        scope, sources, cause = self._where(here, frame, caller)
-        is_seed = scope.phase != "backward" and begins_backward(caller)
-        if is_seed:
-            # backward() makes the first gradient before the engine runs. It is a backward op, but
-            # record.scope stays the program's: that is the scope a later match will see.
-            scope = self._scopes.backward_of(scope.name)
-        elif scope is not here:
-            record.scope = scope
-        if frame is not None and (is_seed or scope.phase != "backward"):
-            record.depth, record.code, record.last = depth + 1, frame.f_code, frame.f_lasti
-        self._wire(record, tensors, keys, frame or caller)
+        node = private.current_autograd_node()
+        cause = None if node is None else self._cause(node)
+        forward = None if cause is None else (cause.node.scope, cause.node.sources)
+        place = self.locate(caller, node, forward)
+        record = OpRecord(parent, func, info, place.matched)
+        record.depth, record.code, record.last = place.depth, place.code, place.last
+        self._wire(record, tensors, keys, find_user_frame(caller)[1] or caller)
         record.writes = argument_slots(info.writes, info, args, kwargs)
         record.overwrites = argument_slots(info.overwrites, info, args, kwargs)
         attributes = attributes_of(info, args, kwargs)
         if record.overwrites and info.type not in OVERWRITING:
             attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
-        if cause is not None:
+        if cause is not None and place.is_caused:
             attributes = (*attributes, ("forward", cause.node.name))
         attributes = (*attributes, *_placements("input", tensors))
         record.node = OpNode(
-            name=self.next_name(parent, scope.name, info.type),
+            name=self.next_name(parent, place.scope.name, info.type),
             type=info.type,
-            scope=scope.name,
-            phase=scope.phase,
+            scope=place.scope.name,
+            phase=place.scope.phase,
             inputs=_edges(record, tensors),
             attributes=attributes,
-            sources=sources,
+            sources=place.sources,
         )
         return record
 
@@ -153,10 +165,9 @@ class Learner:
         record.returned = unreturned_writes(record, results, tensors)
         results.extend(tensors[slot] for slot in record.returned)
         record.outs = self._outputs(record, results, tensors, keys)
-        specs = tuple(spec_of(tensor) for tensor in results)
-        attributes = (*record.node.attributes, *_placements("output", results))
+        attributes = final_attributes(record, tuple(_placements("output", results)))
+        specs = tuple(map(spec_of, results))
         record.node = replace(record.node, outputs=specs, attributes=attributes)
-        record.node = replace(record.node, attributes=final_attributes(record))
         self.add(record)
         return record
 
@@ -265,7 +276,7 @@ class Learner:
         leaves: list[tuple[int, StepInput, int]] = []
         assert record.parent is not None
         used = self._used
-        is_fresh = record.info.type == _LIFTING
+        is_fresh = record.info.type == LIFTING
         for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
             entry = self._tables.entry(key)
             if entry is None:
@@ -290,28 +301,54 @@ class Learner:
 
     # --------------------------------------------------------------- naming
 
+    def locate(self, caller: FrameType, node: Any, forward: Forward | None) -> Located:
+        """Where the op is that ``caller`` runs now; ``node`` is the autograd node that runs, and
+        ``forward`` the scope and lines of the forward op that caused it, if there is one."""
+        if self.ran_compiled is False:
+            self.ran_compiled = private.is_called_compiled(caller)
+        depth, frame = find_user_frame(caller)
+        here = self._stack.scope_at(caller)
+        scope, sources, is_caused = self._where(here, frame, caller, node, forward)
+        matched: OpScope = self._tables.scope
+        is_seed = scope.phase != "backward" and begins_backward(caller)
+        if is_seed:
+            # backward() makes the first gradient before the engine runs. It is a backward op, but
+            # ``matched`` stays the program's scope.
+            scope = self._scopes.backward_of(scope.name)
+        elif scope is not here:
+            matched = scope
+        if frame is not None and (is_seed or scope.phase != "backward"):
+            line: tuple[int, CodeType | None, int] = depth + 1, frame.f_code, frame.f_lasti
+        else:
+            line = 0, None, -1
+        return Located(scope, matched, *line, sources, is_caused)
+
     def _where(
-        self, scope: OpScope, frame: FrameType | None, caller: FrameType
-    ) -> tuple[OpScope, tuple[Source, ...], OpRecord | None]:
-        """The scope and source lines of an op, and in backward the forward op that caused it."""
-        node = private.current_autograd_node()
+        self,
+        scope: OpScope,
+        frame: FrameType | None,
+        caller: FrameType,
+        node: Any,
+        forward: Forward | None,
+    ) -> tuple[OpScope, tuple[Source, ...], bool]:
+        """The scope and lines of an op, and whether these are those of the forward op."""
         if node is None:
             sources = (*joined_sources(self.traced, stack_of(frame)), *self.outer)
-            return scope, sources, None
+            return scope, sources, False
         if scope is not self._scopes.default and runs_module(caller):
             # Activation checkpointing: a module's forward, run again inside backward.
             again = self._scopes.scope(f"{RECOMPUTED}{scope.name}", "backward")
-            return again, stack_of(frame or above_engine(caller)), None
-        cause = self._cause(node)
-        if cause is not None:
-            sources = stack_of(frame) if frame is not None else cause.node.sources
-            return self._scopes.backward_of(cause.node.scope), sources, cause
+            return again, stack_of(frame or above_engine(caller)), False
+        if forward is not None:
+            name, lines = forward
+            sources = stack_of(frame) if frame is not None else lines
+            return self._scopes.backward_of(name), sources, True
         variable = getattr(node, "variable", None)
         owner = None
         if isinstance(variable, torch.Tensor):
             owner = self._inputs.leaves.parameter_scope(variable)
         sources = stack_of(frame or above_engine(caller))
-        return self._scopes.backward_of(owner or ROOT), sources, None
+        return self._scopes.backward_of(owner or ROOT), sources, False
 
     def _cause(self, node: Any) -> OpRecord | None:
         try:

@@ -30,11 +30,14 @@ def argument_slots(
     return tuple(slots)
 
 
-def final_attributes(record: OpRecord) -> tuple[tuple[str, str], ...]:
-    """The attributes of an op whose outputs are known. If some are memory that no op has filled,
-    and the type of the op does not say so, an attribute tells it to readers of the graph."""
+def final_attributes(
+    record: OpRecord, more: tuple[tuple[str, str], ...] = ()
+) -> tuple[tuple[str, str], ...]:
+    """The attributes of an op whose outputs are known, with ``more`` about them. If some are memory
+    that no op has filled, and the type of the op does not say so, an attribute tells it to readers
+    of the graph."""
     op_type = record.info.type
-    known = tuple(each for each in record.node.attributes if each[0] != UNFILLED)
+    known = tuple(each for each in (*record.node.attributes, *more) if each[0] != UNFILLED)
     slots = [slot for slot, (_, ref) in enumerate(record.outs) if ref.is_unfilled]
     if not slots or op_type in ALLOCATING or op_type in VIEWS or op_type in WORKSPACES:
         return known

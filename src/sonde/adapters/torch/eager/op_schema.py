@@ -161,6 +161,9 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 def attribute_text(value: Any) -> str:
     """An argument as text, the same in every step and run."""
+    if isinstance(value, (torch.UntypedStorage, torch.TypedStorage)):
+        # Its repr runs an op for each of its bytes.
+        return type(value).__name__
     text = repr(value)
     if _ADDRESS in text:
         text = type(value).__name__

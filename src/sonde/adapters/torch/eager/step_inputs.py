@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -63,7 +64,13 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    return TensorSpec(dtype_name(tensor.dtype), shape_of(tensor))
+    return spec(tensor.dtype, shape_of(tensor))
+
+
+@lru_cache(maxsize=4096)
+def spec(dtype: torch.dtype, shape: tuple[int, ...]) -> TensorSpec:
+    """Tensors of one type and shape share one object."""
+    return TensorSpec(dtype_name(dtype), shape)
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:

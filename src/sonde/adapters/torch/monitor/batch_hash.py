@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import xxhash
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.tensors.unusual_layouts import local_part
 
 _WHOLE_BYTES = 1 << 20
@@ -22,15 +23,24 @@ def batch_hash(inputs: Iterable[Any]) -> int:
     found = xxhash.xxh3_64()
     count = 0
     for tensor in _tensors(inputs, 0):
-        plain = local_part(tensor).detach()
-        if plain.layout is not torch.strided or plain.device.type == "meta" or plain.is_nested:
+        if not private.is_in_mode():
+            count += _add(tensor, found)
             continue
-        count += 1
-        found.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
-        for part in _parts(plain):
-            data: Any = part.contiguous().view(torch.uint8).cpu().numpy()
-            found.update(data)
+        with private.hidden_from_modes():
+            count += _add(tensor, found)
     return found.intdigest() if count else 0
+
+
+def _add(tensor: torch.Tensor, found: xxhash.xxh3_64) -> bool:
+    """Add a tensor to the hash; False if it has no bytes of its own."""
+    plain = local_part(tensor).detach()
+    if plain.layout is not torch.strided or plain.device.type == "meta" or plain.is_nested:
+        return False
+    found.update(f"{plain.dtype}{tuple(plain.shape)}".encode())
+    for part in _parts(plain):
+        data: Any = part.contiguous().view(torch.uint8).cpu().numpy()
+        found.update(data)
+    return True
 
 
 def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

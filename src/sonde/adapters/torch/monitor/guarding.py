@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch.adapter import ignore_warning_about_hooks
+from sonde.adapters.torch.checkpoints.lineage import note_lineage
 from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.monitor.reporting import GuardReport
@@ -122,6 +123,7 @@ class Guarding:
     def install(self, undo: ExitStack) -> None:
         """Follow the training until ``undo`` is closed."""
         ignore_warning_about_hooks(undo)
+        note_lineage(undo)
         self._keeper.install(undo)
         self._judging.install(undo)
         self._hooks.install(undo)

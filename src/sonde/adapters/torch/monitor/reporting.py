@@ -8,7 +8,7 @@ import traceback
 
 from sonde.adapters.torch.attach import current_rank
 from sonde.adapters.torch.rank_lines import RankLines
-from sonde.core.interruption import is_interruption
+from sonde.core.interruption import raise_interruption
 from sonde.core.text.problem_line import ProblemLine
 
 _log = logging.getLogger("sonde.capture")
@@ -62,8 +62,7 @@ class GuardReport:
 
     def failed(self, error: Exception) -> None:
         """Switch the guard off after an exception of Sonde's own code; others are raised again."""
-        if is_interruption(error):
-            raise error
+        raise_interruption(error)
         if self.is_off:
             return
         self.is_off = True

@@ -22,6 +22,7 @@ from sonde.adapters.torch.replay.comparison import difference
 from sonde.adapters.torch.replay.execution import execute, weight_versions
 from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import ModuleCall, OutsideOp, StepRecord
+from sonde.core.interruption import start_thread
 
 Groups = list[dict[str, Any]]
 
@@ -111,7 +112,7 @@ class Snapshots:
 
         self._next = snapshot
         self._copying = threading.Thread(target=copy, name="sonde-snapshot", daemon=True)
-        self._copying.start()
+        start_thread(self._copying)
 
     def close(self) -> None:
         """Wait for the thread; its failure no longer matters."""

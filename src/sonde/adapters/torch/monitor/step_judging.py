@@ -20,6 +20,7 @@ from sonde.adapters.torch.monitor.step_keeping import StepKeeper
 from sonde.monitor.judge import Judge
 from sonde.monitor.options import GuardOptions
 from sonde.monitor.signals import Signals
+from sonde.monitor.subscribers import tell_signals
 from sonde.monitor.triggers import Trigger
 
 
@@ -102,6 +103,8 @@ class StepJudging:
             self.file.write(self.signals)
 
     def step_ended(self) -> None:
+        if self.signals is not None:
+            tell_signals(self.signals)
         self.signals = None
         self._loss.take()
 

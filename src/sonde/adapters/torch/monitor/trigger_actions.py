@@ -16,11 +16,13 @@ from sonde.adapters.torch.monitor.reporting import GuardReport
 from sonde.adapters.torch.monitor.skipping import withhold_gradients
 from sonde.adapters.torch.monitor.step_judging import StepJudging
 from sonde.adapters.torch.monitor.step_keeping import StepKeeper
+from sonde.adapters.torch.monitor.trigger_findings import trigger_finding
 from sonde.core.running_training import step_text
 from sonde.monitor import GuardStopped
 from sonde.monitor.counting import TriggerCounts, summary_lines
 from sonde.monitor.options import GuardOptions
 from sonde.monitor.signals import Signals
+from sonde.monitor.subscribers import tell_trigger
 from sonde.monitor.triggers import Trigger, trigger_text
 
 
@@ -47,6 +49,8 @@ class TriggerActions:
         with self._shield:
             if self.counts.wants(step, triggers) and signals is not None:
                 self._keep(step, triggers, signals)
+            elif not self.counts.is_repeated:
+                tell_trigger(trigger_finding(triggers, _what(step, triggers), None), ())
         action = self._options.on_trigger
         if all(each.is_asked_for for each in triggers):
             return  # The user wants to have the step, not to change the training.
@@ -75,9 +79,9 @@ class TriggerActions:
         # The weights that were judged are those after the update.
         late = [each for each in triggers if each.quantity != "weight"]
         if late and self.counts.wants(step, late):
-            self._report.say(
-                f"{_what(step, late)}; known after the update only, so the step is not kept"
-            )
+            line = f"{_what(step, late)}; known after the update only, so the step is not kept"
+            self._report.say(line)
+            tell_trigger(trigger_finding(late, line, None), ())
 
     def optimizer_left(self) -> None:
         """Give back the gradients of a skipped step."""
@@ -97,11 +101,14 @@ class TriggerActions:
         directory, started_in = self._options.directory, self._options.started_in
         columns = self._judging.columns
         kept = self._keeper.keep(self._report.rank, triggers, signals, columns, directory)
+        paths = [] if kept is None else kept.paths(triggers)
         if kept is not None:
-            self.counts.kept += [shown_path(path, started_in) for path in kept.paths(triggers)]
+            self.counts.kept += [shown_path(path, started_in) for path in paths]
             self.counts.kept_steps += kept.path is not None
-        for line in kept_lines(_what(step, triggers), triggers, kept, started_in):
+        lines = kept_lines(_what(step, triggers), triggers, kept, started_in)
+        for line in lines:
             self._report.say(line)
+        tell_trigger(trigger_finding(triggers, lines[0], kept), paths)
 
 
 def _what(step: int, triggers: Sequence[Trigger]) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,19 +20,18 @@ from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.ranks.clips import ClipCalls
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
-from sonde.adapters.torch.ranks.connection import ReportSender
-from sonde.adapters.torch.ranks.non_finite_search import NonFiniteSearch
+from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
+from sonde.adapters.torch.ranks.sending.job_server import JobServer, starts_server
+from sonde.adapters.torch.ranks.sending.sender import ReportSender
 from sonde.adapters.torch.ranks.step_report import StepReporter
 from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.core.errors import UsageError
-from sonde.core.finding import Finding
 from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap
 from sonde.core.text.problem_line import ProblemLine
 from sonde.debugger.settings import DebuggerOptions
-from sonde.diagnosis.document import as_document
 from sonde.logs import say
 from sonde.ranks.finding_text import inferred_line, summary_line
 from sonde.ranks.options import RankOptions
@@ -73,8 +70,10 @@ def check_ranks(
             undo.enter_context(observed_children(in_child, None, checking.hand_over))
             try:
                 yield
-            finally:
-                checking.close()
+            except BaseException as error:
+                checking.close(error)
+                raise
+            checking.close()
     finally:
         if checking in _RUNNING:
             _RUNNING.remove(checking)
@@ -98,7 +97,7 @@ class RankChecking:
         self._lines = RankLines(current_rank() if rank is None else rank, has_other_ranks)
         self._shield = FailureGuard(self._failed)
         self._sender: ReportSender | None = None
-        search = None if is_observed else NonFiniteSearch(self._search_failed)
+        search = None if is_observed else NonFiniteSearch(self._search_failed, self._shield)
         self._steps = StepReporter(self._send, options, self._shield, search)
         self._hooks = StepHooks(
             self._optimizer_begins,
@@ -113,17 +112,26 @@ class RankChecking:
             lambda: self._steps.step,
             lambda: self._steps.is_sampled,
             self._steps.loss_reduced,
+            self._steps.tensors.reduced.given,
             self._steps.marks,
             self._shield,
         )
-        self._clips = ClipCalls(self._steps.gradients_ready, self._steps.clipped, self._shield)
+        self._clips = ClipCalls(
+            self._steps.gradients_ready,
+            self._steps.clipped,
+            self._steps.squares,
+            self._shield,
+        )
         self._samplers = SamplerCalls(self._send, self._shield)
         self._pid = os.getpid()
+        self._server: JobServer | None = None
         self._is_off = False
         self._is_handed_over = False
 
     def install(self, undo: ExitStack) -> None:
         """Follow the training until ``undo`` is closed."""
+        if not self._is_debugged and starts_server():
+            self._server = JobServer(self._options.findings_file)
         ignore_warning_about_hooks(undo)
         limit_recorder(undo)
         wrap(dist.distributed_c10d, "init_process_group", self._connecting, undo)
@@ -143,12 +151,15 @@ class RankChecking:
         """Child processes will do the training."""
         self._is_handed_over = True
 
-    def close(self) -> None:
-        """Send the last reports; rank 0 prints the summary and writes the findings."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Send the last reports, and wait a moment for the summary of the server. ``error``: what
+        ended the training."""
         if os.getpid() != self._pid:
             return
         sender = self._sender
         if sender is None:
+            if self._server is not None:
+                self._server.leave()
             is_said = not self._is_handed_over and not self._options.is_default
             if is_said and not self._is_off:
                 self._lines(
@@ -160,25 +171,13 @@ class RankChecking:
                 )
             return
         with self._shield:
-            sender.close()
+            sender.close(error)
             # Under the debugger, which compares ranks without being asked, only findings are said.
             if sender.rank == 0 and (sender.findings or not self._options.is_default):
-                steps, ranks = sender.judged_steps, sender.world_size
-                say(summary_line(sender.findings, steps, ranks))
+                if self._is_debugged:
+                    say(summary_line(sender.findings, sender.judged_steps, sender.world_size))
                 if inferred := self._steps.tensors.layout.inferred:
                     say(inferred_line(inferred))
-                self._write(sender.findings)
-
-    def _write(self, findings: Sequence[Finding]) -> None:
-        if not self._options.findings_file:
-            return
-        path = Path(self._options.findings_file)
-        try:
-            path.write_text(json.dumps(as_document(findings), indent=2) + "\n")
-        except OSError as error:
-            self._lines(
-                ProblemLine(f"sonde: cannot write {path}: {error.strerror}", slug="ranks-json")
-            )
 
     # ---------------------------------------------------------------- connecting
 
@@ -196,6 +195,8 @@ class RankChecking:
             with self._shield:
                 if group is None or group is dist.group.WORLD:
                     self._steps.is_on = False
+                    if self._sender is not None:
+                        self._sender.settle()
             return original(group)
 
         return destroy_process_group
@@ -208,7 +209,13 @@ class RankChecking:
         self._lines.rank = dist.get_rank()
         store = default_store()
         self._sender = ReportSender(
-            self._options, store, self._lines, self._steps.marks, is_debugged=self._is_debugged
+            self._options,
+            store,
+            self._lines,
+            self._steps.marks,
+            self._steps.buckets,
+            is_debugged=self._is_debugged,
+            server=self._server,
         )
         self._steps.begin(self._sender.rank, self._sender.world_size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,38 +16,50 @@ from sonde.adapters.torch.calling_line import calling_line
 from sonde.core.patching import wrap
 from sonde.ranks.report import ClipReport
 
+_WITH_NORM = "clip_grads_with_norm_"
+
 
 @dataclass(slots=True, eq=False)
 class ClipCalls:
     """``ready`` is called with parameters whose gradients are as the exchange left them, before
-    they are changed; ``clipped`` with a report of each call of ``clip_grad_norm_``."""
+    they are changed; ``clipped`` with a report of each call of ``clip_grad_norm_`` or
+    ``clip_grads_with_norm_``. ``squares`` of gradients are those of `ClipReport`, empty where they
+    are not known or not wanted."""
 
     ready: Callable[[Sequence[torch.Tensor]], None]
     clipped: Callable[[ClipReport], None]
+    squares: Callable[[Sequence[torch.Tensor]], dict[str, float]]
     shield: Any
 
     def install(self, undo: ExitStack) -> None:
         for owner in (clip_grad, torch.nn.utils):
             patch = wrap(owner, "clip_grad_norm_", self._clipping, undo)
             private.hide_from_compiler(patch.replacement)
+        if hasattr(torch.nn.utils, _WITH_NORM):
+            patch = wrap(torch.nn.utils, _WITH_NORM, self._clipping, undo)
+            private.hide_from_compiler(patch.replacement)
         wrap(torch.amp.GradScaler, "unscale_", self._unscaling, undo)
 
     def _clipping(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def clip_grad_norm_(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
             if not isinstance(parameters, (torch.Tensor, list, tuple)):
                 parameters = list(parameters)  # A generator can be read once.
             listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            line = ""
+            line, before = "", {}
             with self.shield:
                 line = calling_line()
                 self.ready(listed)
+                before = self.squares(listed) if _is_euclidean(args, kwargs) else {}
             result = original(parameters, *args, **kwargs)
             with self.shield, private.unobserved():
                 limit = kwargs.get("max_norm", args[0] if args else 0.0)
-                self.clipped(ClipReport(line, _number(result), float(limit)))
+                given = kwargs.get("total_norm", args[1] if len(args) > 1 else 0.0)
+                norm = _number(given if result is None else result)
+                factor = _factor(before, self.squares(listed)) if before else 0.0
+                self.clipped(ClipReport(line, norm, float(limit), before, factor))
             return result
 
-        return clip_grad_norm_
+        return clip
 
     def _unscaling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def unscale_(scaler: Any, optimizer: Any) -> Any:
@@ -56,6 +69,18 @@ class ClipCalls:
             return original(scaler, optimizer)
 
         return unscale_
+
+
+def _is_euclidean(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the norm is that of squares; a norm that is given counts as such."""
+    given = kwargs.get("norm_type", args[1] if len(args) > 1 else 2.0)
+    return isinstance(given, torch.Tensor) or float(given) == 2.0
+
+
+def _factor(before: dict[str, float], after: dict[str, float]) -> float:
+    """By what gradients were multiplied; 0 if they are zero or not finite."""
+    was, now = math.fsum(before.values()), math.fsum(after.values())
+    return math.sqrt(now / was) if was > 0 and math.isfinite(was) and math.isfinite(now) else 0.0
 
 
 def _number(norm: Any) -> float:

@@ -58,12 +58,14 @@ _SIGNATURES = {
 class CollectiveCalls:
     """Wraps the functions of ``torch.distributed``. ``send`` takes a report; ``step`` is the
     running step; ``is_compared``: whether results are compared in it. ``reduced`` is called when
-    the ranks have reduced a single number: with that of this rank, the mean, and the line."""
+    the ranks have reduced a single number: with that of this rank, the mean, and the line.
+    ``given`` gets each tensor that is given to a collective that reduces, in compared steps."""
 
     send: Callable[[RankReport], None]
     step: Callable[[], int]
     is_compared: Callable[[], bool]
     reduced: Callable[[float, float, str], None]
+    given: Callable[[Any], None]
     marks: LineMarks
     shield: Any
     _sequences: dict[str, int] = field(default_factory=dict)
@@ -139,6 +141,8 @@ class CollectiveCalls:
         is_tensor = isinstance(tensor, torch.Tensor)
         line = calling_line()
         self.marks.add(line, self.step())
+        if signature.reduce is not None and self.is_compared():
+            self.given(tensor)
         self.send(
             CollectiveReport(
                 dist.get_rank(),

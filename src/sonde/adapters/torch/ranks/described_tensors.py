@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import parameters_of
+from sonde.adapters.torch.debugging.signals.norms import norms
+from sonde.adapters.torch.ranks.buffers import DescribedBuffers
 from sonde.adapters.torch.ranks.digests import is_constant, plain, project, tensor_digest
 from sonde.adapters.torch.ranks.layout import TensorPlacements, outermost
 from sonde.adapters.torch.ranks.local_gradients import LocalGradient, LocalGradients
+from sonde.adapters.torch.ranks.reduced_gradients import ReducedGradients
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
@@ -38,9 +42,16 @@ class DescribedTensors:
         self.modules: WeakTable[nn.Module, str] = WeakTable()
         self._optimizers: WeakTable[torch.optim.Optimizer, None] = WeakTable()
         self._local: LocalGradients | None = None
+        self._is_wanted: Callable[[], bool] = lambda: False
+        self.buffers = DescribedBuffers(
+            self.layout, self.modules, lambda: self._is_wanted(), shield
+        )
+        self.reduced = ReducedGradients()
         self._world_size = 1
 
     def install(self, is_wanted: Callable[[], bool], undo: ExitStack) -> None:
+        self._is_wanted = is_wanted
+        self.buffers.install(undo)
         self._local = LocalGradients(is_wanted, self._shield, undo)
         patch = wrap(torch.optim.Optimizer, "add_param_group", self._adding, undo)
         private.hide_from_compiler(patch.replacement)
@@ -70,10 +81,12 @@ class DescribedTensors:
         rank = self.layout.rank
         with private.unobserved(), torch.no_grad():
             self.layout.learn(modules, parameters)
+            self.buffers.learn()
             self._send(self.layout.description(rank, self._world_size))
             known = self._tensors()
             constants = [n for n, each in enumerate(known) if each is None or is_constant(each)]
-            self._send(StepReport(rank, -1, self.digests(), tuple(constants), source=source))
+            digests = self._digests(self.buffers.initial())
+            self._send(StepReport(rank, -1, digests, tuple(constants), source=source))
 
     def digests(self) -> tuple[int, ...]:
         """The hashes of all described tensors as they are now."""
@@ -81,13 +94,24 @@ class DescribedTensors:
             new = [self.layout.learn_states(each) for each in self.optimizers]
             if any(new):
                 self._send(self.layout.description(self.layout.rank, self._world_size))
-            return tuple(0 if each is None else tensor_digest(each) for each in self._tensors())
+            return self._digests(self.buffers.current())
+
+    def _digests(self, buffers: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(
+            buffers.get(described.name, 0)
+            if described.kind == "buffer"
+            else 0
+            if tensor is None
+            else tensor_digest(tensor)
+            for described, tensor in zip(self.layout.named.values(), self._tensors(), strict=True)
+        )
 
     def measure(self, parameters: Sequence[torch.Tensor], step: RunningStep) -> None:
         """Hash and project the gradients that the optimizer uses, each parameter once a step."""
         assert self._local is not None
         with private.unobserved(), torch.no_grad():
-            for parameter in parameters:
+            counts = self.reduced.counts(parameters)
+            for parameter, count in zip(parameters, counts, strict=True):
                 known = self.layout.of(parameter)
                 if known is None or known.name in step.gradients:
                     continue
@@ -97,9 +121,29 @@ class DescribedTensors:
                     continue
                 report = _gradient(known.name, parameter.grad, self._local.of(parameter))
                 if report is not None:
-                    step.gradients[known.name] = report
+                    step.gradients[known.name] = replace(report, reductions=count)
+
+    def squares(self, parameters: Sequence[torch.Tensor]) -> dict[str, float]:
+        """The sum of the squares of gradients by the group that shards them, empty name: none;
+        empty if the placement of one is inferred, or over several groups."""
+        found: dict[str, float] = {}
+        for parameter, norm in zip(
+            parameters, norms([each.grad for each in parameters]), strict=True
+        ):
+            known = self.layout.of(parameter)
+            if known is None or known.is_inferred:
+                return {}
+            groups = [each.group for each in known.placements if each.kind != "replicated"]
+            if len(groups) > 1:
+                return {}
+            if parameter.grad is not None:
+                group = groups[0] if groups else ""
+                found[group] = found.get(group, 0.0) + float(norm) ** 2
+        return found
 
     def step_ended(self) -> None:
+        self.buffers.step_ended()
+        self.reduced.step_ended()
         if self._local is not None:
             self._local.clear()
 

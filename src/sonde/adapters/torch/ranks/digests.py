@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import xxhash
 
-from sonde.adapters.torch.tensors.unusual_layouts import local_part
+from sonde.adapters.torch.tensors.unusual_layouts import is_pending, local_part
 from sonde.ranks.report import PROJECTIONS
 
 _ROW = 4096
@@ -20,7 +20,10 @@ _SEED = 0x50DE
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The dense values of ``tensor`` that this rank holds; None if there are none to read."""
+    """The dense values of ``tensor`` that this rank holds; None if there are none to read, as of a
+    collective for which the program has not waited."""
+    if is_pending(tensor):
+        return None
     found = local_part(tensor).detach()
     if found.layout is not torch.strided or found.is_nested or found.device.type == "meta":
         return None

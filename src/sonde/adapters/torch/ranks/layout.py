@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,8 @@ from sonde.ranks.placement_file import DeclaredPlacements
 from sonde.ranks.report import GroupRole, Placement, RankDescription, RankTensor
 
 WORLD = "world"
+_BUFFER = -1
+"""Stands for the id of a buffer, which is described by its name."""
 _DATA = ("dp", "data", "fsdp", "replicate", "shard", "ddp", "hsdp")
 _TENSOR = ("tp", "tensor", "model", "sp", "cp")
 _PIPELINE = ("pp", "pipe", "stage")
@@ -99,8 +102,24 @@ class TensorPlacements:
                 if owner is not None and is_alike and key not in self.named:
                     dtype = str(value.dtype).removeprefix("torch.")
                     text = f"{name} of {owner.name}"
-                    self.named[key] = replace(owner, name=text, kind="state", dtype=dtype)
+                    self.named[key] = replace(
+                        owner, name=text, kind="state", dtype=dtype, owner=owner.name
+                    )
         return len(self.named) > count
+
+    def learn_buffer(
+        self, name: str, buffer: torch.Tensor, group: Any, *, is_declared: bool
+    ) -> None:
+        """Learn a buffer by its name, because programs assign new tensors. ``is_declared``: all
+        ranks of ``group`` are to have the same; else what the file and DTensor say."""
+        if (_BUFFER, name) in self.named:
+            return
+        placements = self._declared(name)
+        if placements is None and is_declared:
+            placements = (Placement(self._add_group(group, None), "replicated"),)
+        if placements is None:
+            placements = self._found(buffer, None, None)
+        self.named[_BUFFER, name] = replace(_described(name, buffer, placements), kind="buffer")
 
     def declares(self, role: GroupRole) -> bool:
         """Whether the file of placements has a group with this role."""
@@ -178,9 +197,16 @@ class TensorPlacements:
 
 
 def outermost(modules: Mapping[nn.Module, str]) -> list[tuple[str, nn.Module]]:
-    """Those that are in no other of them, with their labels."""
+    """Those that are in no other of them, with their labels: the second ``Linear`` is
+    ``Linear_2``, so that no two parameters have one name."""
     inner = {id(each) for module in modules for each in module.modules() if each is not module}
-    return [(label, module) for module, label in modules.items() if id(module) not in inner]
+    counts: Counter[str] = Counter()
+    found = []
+    for module, label in modules.items():
+        if id(module) not in inner:
+            counts[label] += 1
+            found.append((label if counts[label] == 1 else f"{label}_{counts[label]}", module))
+    return found
 
 
 def _described(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
 
 _RECORDER_SIZE: Final = "TORCH_FR_BUFFER_SIZE"
 _RECORDED: Final = 512
@@ -49,3 +51,32 @@ def default_store() -> Any:
         return store.clone()
     except (AttributeError, NotImplementedError, RuntimeError):
         return store
+
+
+def has_saved_tensor_hooks() -> bool:
+    """Whether the program takes what ops save for backward: an activation checkpoint, an offload to
+    other memory. False where torch does not say it."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top is not None and top(True) is not None
+
+
+def bucket_layout(wrapper: DistributedDataParallel, sizes: Sequence[int]) -> list[list[int]]:
+    """The indexes of the parameters in each bucket of ``wrapper``, whose parameters have ``sizes``
+    in bytes; empty where torch does not say it."""
+    read = getattr(wrapper, "_get_ddp_logging_data", None)
+    facts = {} if read is None else read()
+    rebuilt = facts.get("rebuilt_per_bucket_param_indices")
+    if rebuilt:
+        found = [[int(index) for index in each.split()] for each in rebuilt.split(",")]
+        known = sorted(index for each in found for index in each)
+        return found if known == list(range(len(sizes))) else []
+    left = list(range(len(sizes)))
+    found = []
+    for total in facts.get("bucket_sizes", "").split(","):
+        bucket: list[int] = []
+        while left and sum(sizes[index] for index in bucket) < int(total or 0):
+            bucket.append(left.pop())
+        if sum(sizes[index] for index in bucket) != int(total or 0):
+            return []  # Buckets of several dtypes.
+        found.append(bucket)
+    return [] if left else found

@@ -12,15 +12,16 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 import torch.distributed as dist
 
+from sonde.adapters.torch.ranks.ddp_buckets import BucketOrder, DdpBuckets
 from sonde.adapters.torch.ranks.layout import WORLD
 from sonde.adapters.torch.ranks.private import default_group_name, recorded_collectives
-from sonde.ranks.report import CollectiveReport
+from sonde.ranks.report import CollectiveReport, OriginOnRank
 
 _LEAST_SECONDS: Final = 1.0
 _COST_FACTOR: Final = 300
@@ -44,6 +45,10 @@ class _Entry(msgspec.Struct):
     @property
     def kind(self) -> str:
         return self.profiling_name.partition(":")[2]
+
+    @property
+    def dtype(self) -> str:
+        return ", ".join(dict.fromkeys(self.input_dtypes)).lower()
 
     @property
     def count(self) -> int:
@@ -85,9 +90,14 @@ class RecordedCollectives:
 
     rank: int
     marks: LineMarks
+    buckets: DdpBuckets
     clock: Callable[[], float] = time.monotonic
     _next: float = 0.0
     _last: int = -1
+    _order: BucketOrder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._order = BucketOrder(self.buckets)
 
     def new(self, *, at_once: bool = False) -> list[CollectiveReport]:
         """The collectives since the last time; empty if that was a moment ago."""
@@ -105,18 +115,20 @@ class RecordedCollectives:
 
     def _report(self, entry: _Entry, default: str | None) -> CollectiveReport:
         line, step = self.marks.at(entry.time_created_ns)
+        bucket = self._order.match(entry.kind, entry.dtype, entry.count)
         return CollectiveReport(
             self.rank,
             _group(entry, default),
             entry.collective_seq_id,
             entry.kind,
-            ", ".join(dict.fromkeys(entry.input_dtypes)).lower(),
+            entry.dtype,
             entry.count,
             "",
             -1,
             line,
             step,
             by="recorder",
+            bucket=None if bucket is None else bucket.report(),
         )
 
 
@@ -128,14 +140,27 @@ def read_recorder() -> list[_Entry]:
     return [each for each in _decoder.decode(text).entries if not each.is_p2p]
 
 
-def first_exchange_since(time_ns: int) -> tuple[str, int, str] | None:
-    """Group, number and kind of the first reducing collective since ``time_ns``; None if the
-    recorder has none."""
+def first_exchange_since(time_ns: int, buckets: DdpBuckets, lost: set[str]) -> OriginOnRank:
+    """The first reducing collective since ``time_ns`` as what brought NaN or Inf; of DDP the first
+    with the gradient of a parameter in ``lost``. One without a name if the recorder has none."""
+    default = default_group_name() if dist.is_initialized() else None
+    order = BucketOrder(buckets)
+    found = OriginOnRank()
     for entry in read_recorder():
-        if entry.time_created_ns >= time_ns and entry.kind in _EXCHANGES:
-            default = default_group_name() if dist.is_initialized() else None
-            return _group(entry, default), entry.collective_seq_id, entry.kind
-    return None
+        if entry.time_created_ns < time_ns or entry.kind not in _EXCHANGES:
+            continue
+        bucket = order.match(entry.kind, entry.dtype, entry.count)
+        is_lost = bucket is not None and not lost.isdisjoint(bucket.names)
+        if is_lost or not found.collective:
+            found = OriginOnRank(
+                group=_group(entry, default),
+                sequence=entry.collective_seq_id,
+                collective=entry.kind,
+                bucket=None if bucket is None else bucket.report(),
+            )
+        if is_lost:
+            break
+    return found
 
 
 def _group(entry: _Entry, default: str | None) -> str:

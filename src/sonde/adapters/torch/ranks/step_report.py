@@ -22,19 +22,20 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
+from sonde.adapters.torch.ranks.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors, decisions
 from sonde.adapters.torch.ranks.digests import plain
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts
 from sonde.adapters.torch.ranks.loss_ops import ops_of
-from sonde.adapters.torch.ranks.non_finite_search import NonFiniteSearch
-from sonde.adapters.torch.ranks.recorded_collectives import LineMarks
+from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
+from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.adapters.torch.ranks.sampling import Sampling
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
 from sonde.core.patching import wrap
 from sonde.ranks.options import RankOptions
-from sonde.ranks.report import ClipReport, RankReport, ReportedLoss
+from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss
 
 
 class StepReporter:
@@ -57,6 +58,7 @@ class StepReporter:
         self._sampling = Sampling(options)
         self.tensors = DescribedTensors(send, shield, options.placements)
         self.marks = LineMarks()
+        self.buckets = DdpBuckets()
         self._outputs = ModuleOutputs(shield)
         self._search = search
         self._loss = LossWatch()
@@ -71,7 +73,7 @@ class StepReporter:
         watch_compiler(self._hook.hidden, lambda: None, undo)
         self._hook.install(undo)
         if self._search is not None:
-            self._search.install(undo)
+            self._search.install(undo, self._paused)
         wrap(DistributedDataParallel, "__init__", self._wrapping, undo)
 
     def begin(self, rank: int, world_size: int) -> None:
@@ -92,6 +94,10 @@ class StepReporter:
             original(wrapper, *args, **kwargs)
             with self._shield:
                 self.tensors.modules[wrapper] = type(wrapper.module).__name__
+                self.tensors.reduced.wrapped(wrapper)
+                self.buckets.wrapped(wrapper)
+                if self.is_on:
+                    self.tensors.buffers.begin()
 
         return make
 
@@ -100,12 +106,18 @@ class StepReporter:
             if module.training and torch.is_grad_enabled():
                 if module not in self.tensors.modules:
                     self.tensors.modules[module] = type(module).__name__
+                    if self.is_on:
+                        self.tensors.buffers.begin()
                 if self.is_on:
                     self.marks.add(calling_line(), self.step)
+                    self.tensors.reduced.called(module)
                 if self.is_on and not self._running.batch:
                     given = frame.f_locals.get("kwargs")
                     named = given.values() if isinstance(given, dict) else ()
                     self._running.batch = batch_hash([*args, *named])
+                # First: it tells the program's hooks from those of the outputs.
+                if self.is_on and self._search is not None:
+                    self._search.module_begins(module, args)
                 if self.is_sampled and self._is_tensor_parallel(module):
                     self._outputs.follow(module)
         return True
@@ -113,11 +125,14 @@ class StepReporter:
     def _module_ended(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
         with self._shield:
             self._outputs.leave()
+            if self._search is not None:
+                self._search.module_ended()
 
     def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
         with self._shield, self._timed():
             if not self.is_on:
                 return
+            self.tensors.reduced.backward(has_ended=False)
             step = self._running
             step.passes += 1
             step.loss_source = calling_line()
@@ -133,6 +148,9 @@ class StepReporter:
 
     def backward_ended(self, error: Exception | None) -> None:
         """Gradients are compared when the optimizer begins."""
+        self.tensors.reduced.backward(has_ended=True)
+        if self._search is not None:
+            self._search.backward_ended()
 
     def gradients_ready(self, parameters: Sequence[torch.Tensor]) -> None:
         """The gradients are as the exchange left them; they are about to be clipped or unscaled."""
@@ -140,6 +158,13 @@ class StepReporter:
             with self._timed():
                 self.tensors.learn(parameters, self._running.source)
                 self.tensors.measure(parameters, self._running)
+
+    def squares(self, parameters: Sequence[torch.Tensor]) -> dict[str, float]:
+        """The squares of gradients by the group that shards them (`ClipReport`)."""
+        if not self.is_sampled:
+            return {}
+        with self._timed():
+            return self.tensors.squares(parameters)
 
     def clipped(self, report: ClipReport) -> None:
         if self.is_on:
@@ -162,13 +187,19 @@ class StepReporter:
             step = self._running
             step.source = calling_line()
             parameters = self.tensors.add_optimizer(optimizer, step.source)
+            self.buckets.learn(self._parameter_name)
             if self.is_sampled:
                 self.tensors.measure(parameters, step)
             step.norm = _norm(parameters)
-        is_lost = not math.isfinite(step.norm) and not step.is_skipped and not has_closure
-        if is_lost and self._search is not None:
+        if self._search is None or step.is_skipped or has_closure:
+            return
+        if math.isfinite(step.norm):
+            step.origin = step.origin or self._search.made_here()
+        else:
             with self._paused():
-                step.origin = self._search.find(self.step, optimizer, step.backward_ns)
+                step.origin = self._search.find(
+                    self.step, optimizer, lambda: self._exchange(parameters)
+                )
 
     def skipped(self, optimizer: torch.optim.Optimizer) -> None:
         self._running.is_skipped = True
@@ -199,6 +230,16 @@ class StepReporter:
         self._sampling.step_ended(was_sampled)
 
     # ------------------------------------------------------------------------ parts
+
+    def _exchange(self, parameters: Sequence[torch.Tensor]) -> OriginOnRank:
+        """The collective of the running step that has given a gradient with NaN or Inf."""
+        with private.unobserved(), torch.no_grad():
+            lost = {
+                self._parameter_name(each)
+                for each in parameters
+                if not math.isfinite(_norm([each]))
+            }
+        return first_exchange_since(self._running.backward_ns, self.buckets, lost)
 
     def _parameter_name(self, leaf: torch.Tensor) -> str:
         known = self.tensors.layout.of(leaf)

@@ -33,7 +33,7 @@ from sonde.adapters.torch.replay.recording.gradients import PriorGradients, opti
 from sonde.adapters.torch.replay.recording.step_events import StepEvents
 from sonde.adapters.torch.replay.recording.switch import RecordingSwitch
 from sonde.adapters.torch.replay.step_record import Event, ReplayProblem, StepRecord
-from sonde.core.interruption import is_interruption
+from sonde.core.interruption import raise_interruption
 
 
 class OptimizerInReplayError(Exception):
@@ -298,8 +298,7 @@ class StepRecorder:
         self.forget()
 
     def _failed(self, error: Exception) -> None:
-        if is_interruption(error):
-            raise error
+        raise_interruption(error)
         if self._switch.is_on:
             self._remove()
             self._report(error)

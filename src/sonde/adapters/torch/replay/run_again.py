@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -110,10 +110,25 @@ def observe(
     lines: list[str] | None = None,
 ) -> Execution:
     """Execute ``record`` again with its ops handed to ``sink`` by the ordinary capture."""
+    here = _Place(record) if place is None else place
+    with observed(sink, record.step, scopes, lines) as adapter:
+
+        def begin(event: Event | None) -> None:
+            here.event = event
+            adapter.observer.learner.outer = event_lines(event)
+
+        return execute(record, begin_event=begin)
+
+
+@contextmanager
+def observed(
+    sink: Sink, step: int, scopes: ScopeRegistry | None = None, lines: list[str] | None = None
+) -> Iterator[TorchAdapter]:
+    """Hand the ops of this block to ``sink`` by the ordinary capture, as those of one step."""
     selection = SelectionRequest(Selection(parse_steps("all"), None))
     said = [] if lines is None else lines
     failed = sink.op_failed if isinstance(sink, OriginSearch) else None
-    session = Session([Subscription(sink, selection, failed)], record.step, said.append)
+    session = Session([Subscription(sink, selection, failed)], step, said.append)
     adapter = TorchAdapter(
         session,
         name="Net",
@@ -123,16 +138,9 @@ def observe(
         scopes=scopes,
         watches_optimizers=False,
     )
-    here = _Place(record) if place is None else place
     with adapter.attach():
-
-        def begin(event: Event | None) -> None:
-            here.event = event
-            adapter.observer.learner.outer = event_lines(event)
-
-        done = execute(record, begin_event=begin)
+        yield adapter
         adapter.end_step()
-    return done
 
 
 def find_nondeterministic_op(

@@ -37,7 +37,7 @@ from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.config import CaptureConfig
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.finding import Finding
-from sonde.core.interruption import is_interruption
+from sonde.core.interruption import raise_interruption
 from sonde.core.observation_variables import capturing
 from sonde.core.text.number_text import count_text
 from sonde.core.text.problem_line import ProblemLine
@@ -296,8 +296,7 @@ class StepDump:
         self._lines(ProblemLine(f"sonde: {text}", slug=slug))
 
     def _failed(self, error: Exception) -> None:
-        if is_interruption(error):
-            raise error
+        raise_interruption(error)
         if self._is_off:
             return
         self._is_off = True

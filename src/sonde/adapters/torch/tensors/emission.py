@@ -75,14 +75,16 @@ class Emitter:
         the generation.
         """
         session = self._session
-        record.wants_generation = session.generation
+        # Between two steps no consumer answers: it is asked again when the op next runs.
+        generation = session.generation if session.is_step_running else -1
+        record.wants_generation = generation
         record.wants = session.wants(record.node)
         is_leaf_wanted = False
         for _, leaf, _ in record.leaves:
             leaf.wants = session.wants(leaf.node)
             is_leaf_wanted |= leaf.wants is not None
         if record.native is not None:
-            record.native.set_wants(session.generation, record.wants is not None, is_leaf_wanted)
+            record.native.set_wants(generation, record.wants is not None, is_leaf_wanted)
             self._fast_paths.offer(record)
 
     def emit_leaves(self, record: OpRecord, tensors: list[torch.Tensor]) -> None:

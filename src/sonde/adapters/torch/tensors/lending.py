@@ -20,6 +20,7 @@ from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.hold import Lender, TorchHold
+from sonde.adapters.torch.tensors.unusual_layouts import local_part
 from sonde.core.patching import Undo, call_before
 
 
@@ -37,7 +38,10 @@ class Loans:
         self.foreign: set[int] = set()
 
     def lender(self, tensor: torch.Tensor) -> Lender | None:
-        """``lend`` if the memory of ``tensor`` changes only through observed ops, else None."""
+        """``lend`` if the memory of ``tensor`` changes only through observed ops, else None. That
+        of the local part of a DTensor is not lent: ops name the storage of the DTensor instead."""
+        if local_part(tensor) is not tensor:
+            return None
         key = storage_key(tensor)
         return self.lend if self._tables.is_fresh(key) and key not in self.foreign else None
 

@@ -7,22 +7,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Final
-
-from numpy.typing import NDArray
+from typing import Final
 
 from sonde.compare.run_layout import AxisRule
 from sonde.compare.runs.merging.grid import MICRO_BATCHES
 from sonde.compare.runs.merging.loss_rules import losses_of, set_loss_rules
 from sonde.compare.runs.merging.merge import RankSides, Slot, merged_ops
-from sonde.compare.runs.merging.plan import Place, is_equal_along
-from sonde.compare.runs.merging.planning import (
-    Known,
+from sonde.compare.runs.merging.plan import (
+    Parts,
+    Place,
     Rules,
     Shape,
-    SidePlanner,
+    is_equal_along,
     merged_shape,
 )
+from sonde.compare.runs.merging.planning import Known, SidePlanner
 from sonde.compare.runs.merging.record import MergedRecord, distance
 from sonde.compare.runs.merging.row_order import row_order
 from sonde.compare.runs.pairing.root_names import RootNames, translate_roots
@@ -32,6 +31,8 @@ from sonde.core.text.number_text import count_text
 from sonde.dump.tensor_record import TensorRecord
 
 Attributes = tuple[tuple[str, str], ...]
+BothRules = tuple[tuple[Rules, Shape], tuple[Rules, Shape]]
+"""How a tensor is merged in a and in b, and the shapes that result."""
 
 _LIST: Final = re.compile(r"[\[(][-0-9, ]*[\])]")
 _SIZES: Final = frozenset({"split_size", "start", "end", "length", "storage_offset", "overwrites"})
@@ -114,6 +115,8 @@ class _Merging:
         if not fitting:
             self._plan_alone(self.a, slot, self.plans_a)
             return
+        if len(fitting) > 1:
+            fitting = self._consistent(slot, twin, fitting)
         best = fitting[0]
         if len(fitting) > 1:
             best = min(fitting, key=lambda each: self._distance(slot, known, twin, other, each))
@@ -121,13 +124,25 @@ class _Merging:
         _keep(self.plans_a, slot, self.a.record(slot, rules_a, shape, known.origin))
         _keep(self.plans_b, twin, self.b.record(twin, rules_b, shape, other.origin))
 
+    def _consistent(self, slot: Slot, twin: Slot, fitting: list[BothRules]) -> list[BothRules]:
+        """The readings that concatenate along axes where the parts differ, not where they are
+        copies; all readings if no values can be read."""
+        a, b = _values(self.a.found.parts[slot]), _values(self.b.found.parts[twin])
+        if a is None or b is None:
+            return fitting
+        counts = [
+            _concatenated_copies(a, rules_a) + _concatenated_copies(b, rules_b)
+            for (rules_a, _), (rules_b, _) in fitting
+        ]
+        return [each for each, count in zip(fitting, counts, strict=True) if count == min(counts)]
+
     def _distance(
         self,
         slot: Slot,
         known: Known,
         twin: Slot,
         other: Known,
-        reading: tuple[tuple[Rules, Shape], tuple[Rules, Shape]],
+        reading: BothRules,
     ) -> float:
         """How far the two tensors are apart if they are merged like this."""
         (rules_a, shape), (rules_b, _) = reading
@@ -158,7 +173,7 @@ def _keep(plans: dict[Slot, TensorRecord], slot: Slot, record: TensorRecord | No
 
 def _fitting(
     a: SidePlanner, slot: Slot, known: Known, b: SidePlanner, twin: Slot, other: Known
-) -> Iterator[tuple[tuple[Rules, Shape], tuple[Rules, Shape]]]:
+) -> Iterator[BothRules]:
     """The readings that give both sides the same shape, those of the fewest divisions only."""
     if not a.is_single and not b.is_single:
         # Local parts of the same shape: what has the length of a local batch is a part of it.
@@ -176,6 +191,13 @@ def _fitting(
             if least is None or count <= least:
                 least = count
                 yield (rules, shape), (rules_b, shape)
+
+
+def _concatenated_copies(parts: Parts, rules: Rules) -> int:
+    """The number of axes along which equal parts would be concatenated."""
+    return sum(
+        rule.rule == "concat" and is_equal_along(parts, number) for number, rule in enumerate(rules)
+    )
 
 
 def _inputs(planner: SidePlanner) -> Iterator[tuple[Slot, MergedRecord]]:
@@ -207,7 +229,7 @@ def _inputs(planner: SidePlanner) -> Iterator[tuple[Slot, MergedRecord]]:
             yield slot, record
 
 
-def _values(parts: Mapping[Place, TensorRecord]) -> dict[Place, NDArray[Any]] | None:
+def _values(parts: Mapping[Place, TensorRecord]) -> Parts | None:
     try:
         return {place: record.numpy() for place, record in parts.items()}
     except DumpError:

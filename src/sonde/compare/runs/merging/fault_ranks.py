@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonde.compare.runs.merging.both_sides import MergedSides
-from sonde.compare.runs.merging.gradients import missing_before
+from sonde.compare.runs.merging.gradients import unlike_before
 from sonde.compare.runs.merging.merge import ranks_text
 from sonde.compare.runs.merging.plan import is_equal_along
 from sonde.compare.runs.merging.record import MergedRecord
@@ -25,37 +25,67 @@ _PROPORTIONAL: Final = 1e-3
 def describe_fault(pair: PendingPair, merged: MergedSides) -> RankFault | None:
     """What is known about the ranks at fault; None if nothing is."""
     for task in pair.tasks:
-        for record, other in ((task.a, task.b), (task.b, task.a)):
+        for side, record, other in (("a", task.a, task.b), ("b", task.b, task.a)):
             if not isinstance(record, MergedRecord):
                 continue
             try:
-                return _fault(pair, merged, record, other.numpy())
+                return _fault(pair, merged, "a" if side == "a" else "b", record, other.numpy())
             except (DumpError, ValueError):
                 continue
     return None
 
 
 def _fault(
-    pair: PendingPair, merged: MergedSides, record: MergedRecord, reference: NDArray[Any]
+    pair: PendingPair,
+    merged: MergedSides,
+    side: Literal["a", "b"],
+    record: MergedRecord,
+    reference: NDArray[Any],
 ) -> RankFault:
     ranks = record.ranks_that_differ(reference, pair.allowed)
-    absent = missing_before(merged, pair.a, ranks)
-    if absent is not None:
-        left_out = merged.from_a.missing[absent.name]
-        verb = "does" if len(left_out) == 1 else "do"
-        short = absent.name.rpartition("/")[2]
-        text = f"{ranks_text(left_out)} {verb} not run {short}, which the others run"
-        return RankFault(left_out, "missing-on-rank", text, absent.source)
+    unlike = _unlike(pair, merged, side, ranks)
+    if unlike is not None:
+        return unlike
     parts = record.read()
     is_equal = all(is_equal_along(parts, axis) for axis in range(len(record.grid.axes)))
-    is_exchanged = pair.how == "place" and pair.a.type.startswith(COLLECTIVES)
+    op = pair.a if side == "a" else pair.b
+    is_exchanged = pair.how == "place" and op.type.startswith(COLLECTIVES)
     if pair.how == "gradient" or is_exchanged:
-        text = _about_gradient(record, ranks, reference)
+        what = "the gradient that is used" if pair.how == "gradient" else "the exchanged value"
+        text = _about_exchange(what, side, record, ranks, reference)
         return RankFault(() if is_equal else ranks, "gradient", text)
+    if is_equal and any(rule.rule == "concat" for rule in record.plan.rules):
+        return RankFault(ranks, text="its shards are the same on all ranks")
     return RankFault(() if is_equal else ranks)
 
 
-def _about_gradient(record: MergedRecord, ranks: tuple[int, ...], reference: NDArray[Any]) -> str:
+def _unlike(
+    pair: PendingPair, merged: MergedSides, side: Literal["a", "b"], ranks: tuple[int, ...]
+) -> RankFault | None:
+    """What the ranks at fault ran, or did not run, unlike the others."""
+    ran = merged.from_a if side == "a" else merged.from_b
+    own, op = (merged.a, pair.a) if side == "a" else (merged.b, pair.b)
+    unlike = unlike_before(own, ran, op, ranks)
+    if unlike is None:
+        return None
+    first, absent = unlike
+    short = first.name.rpartition("/")[2]
+    if set(ranks) & set(absent):
+        verb = "does" if len(absent) == 1 else "do"
+        text = f"{ranks_text(absent)} {verb} not run {short}, which the others run"
+        return RankFault(absent, "missing-on-rank", text, first.source, side)
+    verb = "runs" if len(ranks) == 1 else "run"
+    text = f"{ranks_text(ranks)} {verb} {short}, which the others do not run"
+    return RankFault(ranks, "missing-on-rank", text, first.source, side)
+
+
+def _about_exchange(
+    what: str,
+    side: Literal["a", "b"],
+    record: MergedRecord,
+    ranks: tuple[int, ...],
+    reference: NDArray[Any],
+) -> str:
     parts = record.read()
     grid = record.grid
     replicated = [
@@ -63,19 +93,19 @@ def _about_gradient(record: MergedRecord, ranks: tuple[int, ...], reference: NDA
     ]
     if any(not is_equal_along(parts, axis) for axis in replicated):
         if len(ranks) < len(grid.ranks):
-            return "its gradient is another one than that of the other ranks"
-        return "each rank uses a gradient of its own: it is not exchanged between the ranks"
+            return f"{what} is another one than that of the other ranks"
+        return f"{what} differs on each rank: it is not exchanged between the ranks"
     merged = record.numpy()
     ratio = _ratio(merged, reference)
     if ratio is None:
-        return "the gradient that is used is not the one that was computed"
+        return f"{what} is not the one that was computed"
     count = len(grid.ranks)
     meaning = ""
     if abs(ratio - count) < _PROPORTIONAL * count and count > 1:
         meaning = ": summed over the ranks, not averaged"
     elif abs(ratio * count - 1) < _PROPORTIONAL and count > 1:
         meaning = ": divided by the number of ranks once too often"
-    return f"the gradient that is used is {ratio:.4g} times that of b{meaning}"
+    return f"{what} is {ratio:.4g} times that of {'b' if side == 'a' else 'a'}{meaning}"
 
 
 def _ratio(a: NDArray[Any], b: NDArray[Any]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +30,7 @@ Slot = tuple[str, Io, int]
 class RankSides:
     """One step of all ranks of a run. ``base`` is the rank whose graph is used: the one that ran
     most ops. ``parts`` are the tensors of the grid's places, by their common names; ``missing``:
-    the ranks that did not run an op that others did."""
+    the ranks that did not run an op of the base rank."""
 
     grid: RankGrid
     layout: RunLayout
@@ -74,7 +75,7 @@ def collect_ranks(
             slug="compare-layouts",
         )
     base = max(sides, key=lambda rank: (len(sides[rank].ops), -rank))
-    placements = _placements(sides[base])
+    placements = placements_of(sides[base])
     grid = (
         named_grid(tuple(sides), layout.mesh)
         if layout.mesh
@@ -88,12 +89,13 @@ def collect_ranks(
     parts = _parts(sides, batches, grid)
     names = batches[base]
     kept = {(names.name(op), io, slot): each for (op, io, slot), each in placements.items()}
-    missing = _missing(sides, batches)
+    missing = _missing(sides, base, batches)
     found = RankSides(grid, layout, sides, base, batches, parts, kept, missing)
     return replace(found, aliases=find_aliases(sides[base], kept, names, parts, grid))
 
 
-def _placements(side: RunSide) -> dict[Slot, RecordedPlacement]:
+def placements_of(side: RunSide) -> dict[Slot, RecordedPlacement]:
+    """The placements that the dump records for the tensors of a step."""
     found: dict[Slot, RecordedPlacement] = {}
     for op in side.ops:
         for name, value in op.attributes:
@@ -143,15 +145,32 @@ def _add_inputs(
 
 
 def _missing(
-    sides: Mapping[int, RunSide], batches: Mapping[int, MicroBatches]
+    sides: Mapping[int, RunSide], base: int, batches: Mapping[int, MicroBatches]
 ) -> dict[str, tuple[int, ...]]:
-    ran = {
-        rank: {batches[rank].name(op.name) for op in side.ops if not op.is_leaf}
-        for rank, side in sides.items()
+    ops = {rank: _lines(side, batches[rank]) for rank, side in sides.items()}
+    ran = {rank: set(lines.values()) for rank, lines in ops.items()}
+    found = {
+        name: tuple(rank for rank in sides if line not in ran[rank])
+        for name, line in ops[base].items()
     }
-    every = set().union(*ran.values())
-    found = {name: tuple(rank for rank in sides if name not in ran[rank]) for name in every}
     return {name: ranks for name, ranks in found.items() if ranks}
+
+
+def _lines(side: RunSide, names: MicroBatches) -> dict[str, tuple[object, ...]]:
+    """What tells an op apart on all ranks: its type, its line, and how many such ops ran before it.
+    Names do not: they are counted, so that one more ``mul`` gives other names to those after it.
+    """
+    counts: Counter[tuple[object, ...]] = Counter()
+    found: dict[str, tuple[object, ...]] = {}
+    for op in side.ops:
+        if op.is_leaf:
+            continue
+        name = names.name(op.name)
+        line = (op.type, op.phase, op.source.file, op.source.line) if op.source else (name,)
+        key = (names.numbers.get(op.name, 0), *line)
+        found.setdefault(name, (*key, counts[key]))
+        counts[key] += 1
+    return found
 
 
 def merged_ops(found: RankSides) -> list[SideOp]:
@@ -161,7 +180,9 @@ def merged_ops(found: RankSides) -> list[SideOp]:
     ops: list[SideOp] = []
     sources = _sources(found.side)
     hidden = {value.op for value in found.aliases}
-    for op in found.side.ops:
+    # Parameters that FSDP2 gathered are read long before the optimizer reads their shards.
+    read_early = {value.op for value in found.aliases.values()}
+    for op in sorted(found.side.ops, key=lambda op: not (op.is_leaf and op.name in read_early)):
         if not found.is_kept(op) or (op.is_leaf and op.name in hidden):
             continue
         inputs = (SideValue(found.name(value.op), value.slot) for value in op.inputs)

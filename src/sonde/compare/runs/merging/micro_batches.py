@@ -43,13 +43,16 @@ def split_micro_batches(side: RunSide) -> MicroBatches:
     if count < 2:
         return MicroBatches(1)
     numbers = dict(_numbers(side, count))
+    totals = Counter((number, _NUMBER.sub("", name)) for name, number in numbers.items())
     seen: Counter[tuple[int, str]] = Counter()
     names: dict[str, str] = {}
     for op in side.ops:
         if op.name in numbers and op.name not in names:
             root = _NUMBER.sub("", op.name)
             key = (numbers[op.name], root)
-            names[op.name] = f"{root}-op{seen[key]}"
+            # FSDP2 prepares itself at the start of the first micro-batch: its last ops correspond.
+            surplus = max(totals[0, root] - totals[key], 0)
+            names[op.name] = f"{root}-op{seen[key] + surplus}"
             seen[key] += 1
     first = {names[name] for name, number in numbers.items() if number == 0}
     later = frozenset(names[name] for name in numbers) - first
@@ -57,17 +60,19 @@ def split_micro_batches(side: RunSide) -> MicroBatches:
 
 
 def _numbers(side: RunSide, count: int) -> list[tuple[str, int]]:
-    """The micro-batch of each op: a new one begins with the first op of a module, or the first op
-    with a line of the program, after a backward pass."""
+    """The micro-batch of each op: a new one begins with the first op of the program after the last
+    backward op before the next loss. FSDP2 runs ops of the forward pass between backward ops."""
+    ops = [op for op in side.ops if not op.is_leaf and op.phase != "optimizer"]
+    starts = [place for place, op in enumerate(ops) if _is_seed(op)]
+    ends = [
+        max(place for place in range(start, after) if ops[place].phase == "backward")
+        for start, after in zip(starts, [*starts[1:], len(ops)], strict=True)
+    ]
     found: list[tuple[str, int]] = []
-    number, is_backward = 0, False
-    for op in side.ops:
-        if op.is_leaf or op.phase == "optimizer":
-            continue
-        if op.phase == "backward":
-            is_backward = True
-        elif is_backward and op.source is not None:
-            number, is_backward = number + 1, False
+    number = 0
+    for place, op in enumerate(ops):
+        if place > ends[number] and op.source is not None:
+            number += 1
         if number >= count:  # After the last backward pass: clipping, for example.
             break
         found.append((op.name, number))

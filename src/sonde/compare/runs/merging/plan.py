@@ -15,6 +15,8 @@ from sonde.compare.run_layout import AxisRule, Rule
 Origin = Literal["recorded", "file", "inferred"]
 Place = tuple[int, ...]
 Parts = Mapping[Place, NDArray[Any]]
+Shape = tuple[int, ...]
+Rules = tuple[AxisRule, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,31 @@ class MergePlan:
                 chosen: Rule = "one" if equal else self.default[number]
                 found[number] = replace(rule, rule=chosen)
         return tuple(found)
+
+
+def merged_shape(shapes: Mapping[Place, Shape], rules: Rules) -> Shape | None:
+    """The shape of parts of these shapes when merged; None if they do not fit together."""
+    ranks = {len(shape) for shape in shapes.values()}
+    if len(ranks) != 1:
+        return None
+    (rank,) = ranks
+    if any(rule.rule == "concat" and rule.dim >= rank for rule in rules):
+        return None
+    whole: list[int] = []
+    for dim in range(rank):
+        axes = [
+            number for number, rule in enumerate(rules) if rule.rule == "concat" and rule.dim == dim
+        ]
+        lengths: dict[Place, dict[Place, int]] = {}
+        for place, shape in shapes.items():
+            inside = tuple(place[number] for number in axes)
+            outside = tuple(each for number, each in enumerate(place) if number not in axes)
+            lengths.setdefault(outside, {})[inside] = shape[dim]
+        totals = {sum(each.values()) for each in lengths.values()}
+        if len(totals) != 1:
+            return None
+        whole.append(totals.pop())
+    return tuple(whole)
 
 
 def merge_parts(parts: Parts, rules: Sequence[AxisRule]) -> NDArray[Any]:

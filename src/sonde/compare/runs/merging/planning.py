@@ -14,9 +14,19 @@ from math import prod
 from typing import Final
 
 from sonde.compare.run_layout import AxisRule, Rule
+from sonde.compare.runs.loss import loss_op
 from sonde.compare.runs.merging.grid import MICRO_BATCHES
+from sonde.compare.runs.merging.locality import local_ops
 from sonde.compare.runs.merging.merge import RankSides, Slot
-from sonde.compare.runs.merging.plan import MergePlan, Origin, Place, RowOrder
+from sonde.compare.runs.merging.plan import (
+    MergePlan,
+    Origin,
+    Place,
+    RowOrder,
+    Rules,
+    Shape,
+    merged_shape,
+)
 from sonde.compare.runs.merging.record import MergedRecord, merged_record
 from sonde.compare.runs.run_side import SideOp, SideValue
 from sonde.core.errors import DumpError
@@ -24,9 +34,6 @@ from sonde.core.graph import Kind, Phase
 from sonde.dump.graph_files.placement import AxisPlacement, RecordedPlacement
 from sonde.dump.tensor_record import TensorRecord
 from sonde.watch.hit_text import COLLECTIVES
-
-Shape = tuple[int, ...]
-Rules = tuple[AxisRule, ...]
 
 _MOST_READINGS: Final = 512
 _MOST_LENGTHS: Final = 8
@@ -56,7 +63,8 @@ class SidePlanner:
     """Plans the tensors of one side. ``losses``: what the losses of the places along each axis are
     of the whole loss; ``batch_axes``: those along which the batch is divided.
     ``settled``: the ops after the backward pass and the last exchange between ranks that use
-    gradients, such as clipping."""
+    gradients, such as clipping. ``local``: the ops that depend on the samples of one rank only.
+    ``loss``: the tensor from which the backward pass starts."""
 
     found: RankSides
     losses: tuple[Rule, ...] = ()
@@ -66,6 +74,8 @@ class SidePlanner:
     leaf_placements: dict[str, list[RecordedPlacement]] = field(default_factory=dict)
     forward_values: set[Slot] = field(default_factory=set)
     settled: frozenset[str] = frozenset()
+    local: frozenset[str] = frozenset()
+    loss: Slot | None = None
     _lengths: set[int] | None = None
 
     def __post_init__(self) -> None:
@@ -74,12 +84,21 @@ class SidePlanner:
         self.kinds = {self.found.name(op.name): (op.node_kind, op.phase) for op in side.ops}
         self.forward_values = set(self._saved_values())
         self.settled = frozenset(self._settled())
+        self.local = frozenset(map(self.found.name, local_ops(side, self._differs)))
+        loss = loss_op(side)
+        if loss is not None:
+            self.loss = (self.found.name(loss.name), "output", loss.value.slot)
         for op in side.ops:
             for slot, value in op.inputs_by_slot:
                 placement = self.found.placements.get((self.found.name(op.name), "input", slot))
                 producer = side.producer(value)
                 if placement is not None and producer is not None and producer.is_leaf:
                     self.leaf_placements.setdefault(value.op, []).append(placement)
+
+    def _differs(self, op: SideOp) -> bool:
+        """Whether an op has other values on other ranks, or in other micro-batches."""
+        parts = self.found.parts.get((self.found.name(op.name), "output", op.value.slot), {})
+        return len(parts) > 1 and not _are_equal(parts)
 
     def _saved_values(self) -> Iterator[Slot]:
         """Values of the forward pass that ops of the backward pass read, pass on or compute again:
@@ -120,7 +139,7 @@ class SidePlanner:
             makers = (side.producer(value) for value in op.inputs)
             if not op.is_leaf and any(
                 maker is not None
-                and (maker.phase == "backward" or maker.name in found or is_gradient_leaf(maker))
+                and (maker.phase == "backward" or maker.name in found or maker.is_gradient_leaf)
                 for maker in makers
             ):
                 found.add(op.name)
@@ -221,24 +240,37 @@ class SidePlanner:
             # Updates, weights and gradients that are used are never parts of a sum: ranks that
             # differ are a fault.
             rules = tuple(AxisRule("one") if each.rule == "same" else each for each in rules)
-        scale, scales = 1.0, [1.0]
-        is_number = prod(next(iter(self.found.parts[slot].values())).shape) == 1
         is_gradient = phase == "backward" and slot not in self.forward_values
+        scale = 1.0
         for number in self.batch_axes:
-            size = self.found.grid.axes[number].size
             if is_gradient and rules[number].rule == "concat" and self.losses[number] == "mean":
-                scale /= size
-            if is_number and phase != "optimizer" and kind == "op":
-                scales += [float(size), 1 / size]  # The number of targets, for example.
+                scale /= self.found.grid.axes[number].size
+        is_number = prod(next(iter(self.found.parts[slot].values())).shape) == 1
+        is_local = slot[0] in self.local and slot != self.loss and phase != "optimizer"
         return MergePlan(
             rules,
             origin,
             scale,
             self.losses,
-            is_free=phase == "forward" and kind == "op",
+            is_free=phase == "forward" and kind == "op" and slot != self.loss,
             order=self.order,
-            scales=tuple(scales),
+            scales=self._factors(is_gradient)
+            if is_number and is_local and kind == "op"
+            else (1.0,),
         )
+
+    def _factors(self, is_gradient: bool) -> tuple[float, ...]:
+        """The factors by which a number that one rank computes from its part of the batch can
+        differ from that of the whole batch: a count of targets, or the gradient of a sum where the
+        loss is a mean over the ranks."""
+        options: list[tuple[float, ...]] = []
+        for number in sorted(self.batch_axes):
+            size = float(self.found.grid.axes[number].size)
+            if not is_gradient:
+                options.append((1.0, size, 1 / size))
+            else:
+                options.append((1.0, 1 / size if self.losses[number] == "mean" else size))
+        return tuple(dict.fromkeys(map(prod, product(*options))))
 
     def default_reading(self, slot: Slot, known: Known) -> tuple[Rules, Shape] | None:
         """Without a counterpart: parts that differ and have the length of the local batch are
@@ -276,11 +308,6 @@ class SidePlanner:
         return self._lengths
 
 
-def is_gradient_leaf(op: SideOp) -> bool:
-    """Whether a leaf is the gradient of a parameter, which FSDP2 hands over as a new tensor."""
-    return op.is_leaf and op.name.endswith(".grad")
-
-
 def _recorded_rule(kind: AxisPlacement) -> AxisRule:
     if kind.kind == "sharded":
         return AxisRule("concat", kind.dim, kind.is_inner)
@@ -298,28 +325,3 @@ def _are_equal(parts: Mapping[Place, TensorRecord]) -> bool:
         return len({record.numpy().tobytes() for record in parts.values()}) == 1
     except DumpError:
         return True
-
-
-def merged_shape(shapes: Mapping[Place, Shape], rules: Rules) -> Shape | None:
-    """The shape of parts of these shapes when merged; None if they do not fit together."""
-    ranks = {len(shape) for shape in shapes.values()}
-    if len(ranks) != 1:
-        return None
-    (rank,) = ranks
-    if any(rule.rule == "concat" and rule.dim >= rank for rule in rules):
-        return None
-    whole: list[int] = []
-    for dim in range(rank):
-        axes = [
-            number for number, rule in enumerate(rules) if rule.rule == "concat" and rule.dim == dim
-        ]
-        lengths: dict[Place, dict[Place, int]] = {}
-        for place, shape in shapes.items():
-            inside = tuple(place[number] for number in axes)
-            outside = tuple(each for number, each in enumerate(place) if number not in axes)
-            lengths.setdefault(outside, {})[inside] = shape[dim]
-        totals = {sum(each.values()) for each in lengths.values()}
-        if len(totals) != 1:
-            return None
-        whole.append(totals.pop())
-    return tuple(whole)

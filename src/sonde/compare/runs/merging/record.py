@@ -61,15 +61,21 @@ class MergedRecord(TensorRecord):
                 key=lambda each: distance(self.plan.merge(each, settled), reference),
             )
             return self.plan.merge(chosen, settled), settled
+        candidates = self.candidates()
+        if len(candidates) == 1:
+            return candidates[0]
+        return min(candidates, key=lambda each: distance(each[0], reference))
+
+    def candidates(self) -> list[tuple[NDArray[Any], tuple[AxisRule, ...]]]:
+        """The merged values by each reading that is not ruled out, with the rules used."""
+        parts = self.read()
+        settled = self.plan.settled(parts)
         readings = self._readings(settled) if self.plan.is_free else (settled,)
-        candidates = [
+        return [
             (self.plan.merge(parts, rules, factor), rules)
             for rules in readings
             for factor in self.plan.scales
         ]
-        if len(candidates) == 1:
-            return candidates[0]
-        return min(candidates, key=lambda each: distance(each[0], reference))
 
     def _readings(self, settled: tuple[AxisRule, ...]) -> Iterator[tuple[AxisRule, ...]]:
         """The rules, with a sum and a mean for each axis on which the parts differ."""
@@ -122,6 +128,26 @@ def merged_record(
     first = parts[min(parts)]
     values = {each.name: getattr(first, each.name) for each in fields(TensorRecord) if each.init}
     return MergedRecord(**values, parts=parts, grid=grid, plan=plan, whole_shape=shape)
+
+
+def values_of_both(
+    a: TensorRecord, b: TensorRecord
+) -> tuple[NDArray[Any], NDArray[Any], tuple[AxisRule, ...]]:
+    """The values of two tensors, and the rules by which those of ranks were merged. If both were
+    merged, and several readings of b are possible, the one that is nearest to a."""
+    if isinstance(a, MergedRecord) and isinstance(b, MergedRecord):
+        both = [(a.against(values), values) for values, _ in b.candidates()]
+        (left, rules), right = min(both, key=lambda each: distance(each[0][0], each[1]))
+        return left, right, rules
+    if isinstance(a, MergedRecord):
+        right = b.numpy()
+        left, rules = a.against(right)
+        return left, right, rules
+    left = a.numpy()
+    if isinstance(b, MergedRecord):
+        right, rules = b.against(left)
+        return left, right, rules
+    return left, b.numpy(), ()
 
 
 def _choices(parts: Parts, axes: list[int]) -> Iterator[Parts]:

@@ -33,9 +33,11 @@ def row_order(
         is_batch = isinstance(record, MergedRecord) and _is_batch(record, planner.batch_axes)
         if phase != "forward" or not is_batch or tried > _MOST_TRIED:
             continue
-        tried += 1
         for other in inputs if kind == "input" else (twin_of(slot),):
-            rows = None if other is None else _matching_rows(record, other)
+            if other is None or other.shape != record.shape:
+                continue
+            tried += 1
+            rows = _matching_rows(record, other)
             if rows is not None:
                 is_same = rows == tuple(range(len(rows)))
                 return None if is_same else RowOrder(rows, planner.batch_axes)
@@ -43,15 +45,15 @@ def row_order(
 
 
 def _is_batch(record: MergedRecord, axes: frozenset[int]) -> bool:
-    rules = record.plan.rules
-    return any(rules[axis].rule == "concat" and rules[axis].dim == 0 for axis in axes)
+    """Whether its rows are divided along all axes of the batch: what is divided into micro-batches
+    later has another order."""
+    rules = [record.plan.rules[axis] for axis in axes]
+    return bool(rules) and all(rule.rule == "concat" and rule.dim == 0 for rule in rules)
 
 
 def _matching_rows(record: TensorRecord, other: TensorRecord) -> tuple[int, ...] | None:
     """For each row of ``other`` the number of the same row of ``record``; None if they do not have
     the same rows, each once."""
-    if other.shape != record.shape:
-        return None
     rows = _rows(record)
     places = {row: number for number, row in enumerate(rows)}
     wanted = _rows(other)

@@ -124,10 +124,11 @@ def _by_order(left: dict[str, StepLeaf], right: dict[str, StepLeaf]) -> Iterator
 
 
 def _outline(leaf: StepLeaf) -> tuple[int, ...]:
-    """The sizes, which a transposition keeps, and whether the values are floats."""
+    """The sizes, which a transposition keeps, and whether the values are floats, and gradients."""
     spec = leaf.op.outputs[0].spec
     dtype = BY_NAME.get(spec.dtype)
-    return (*sorted(spec.shape), int(dtype is not None and dtype.is_float))
+    is_float = dtype is not None and dtype.is_float
+    return (*sorted(spec.shape), int(is_float), int(leaf.op.is_gradient_leaf))
 
 
 def _numbers(leaf: StepLeaf) -> Hashable | None:
@@ -155,7 +156,8 @@ def _contents(leaf: StepLeaf) -> Hashable | None:
     if record is None or record.path is None:
         return None
     try:
-        values = np.sort(np.asarray(record.numpy(), np.float64), axis=None)
+        with np.errstate(invalid="ignore"):  # Memory that nothing was written to.
+            values = np.sort(np.asarray(record.numpy(), np.float64), axis=None)
     except (DumpError, TypeError):
         return None
     if values.size < 2 or values[0] == values[-1]:

@@ -10,6 +10,8 @@ from sonde.diagnosis.rule import DiagnosisRule, finding
 
 SHARE = 0.95
 SAMPLES = 200
+STRIKES = 10
+"""Batches with other classes in a row in which only the commonest one is predicted."""
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
@@ -21,7 +23,8 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     constant = evidence.first("prediction-constant")
     if total < SAMPLES or classes < 2 or most < SHARE * total or most == total:
         return
-    status = "supported" if constant is not None and constant.count >= 10 else "hypothesis"
+    batches = 0 if constant is None else int(constant.numbers["batches"] or 0)
+    status = "supported" if batches >= STRIKES else "hypothesis"
     yield finding(
         "class-imbalance",
         "supported" if status == "supported" else "hypothesis",
@@ -39,4 +42,5 @@ RULE = DiagnosisRule(
     judge,
     "Less than 95 %, or fewer than 200 targets; a model that also predicts other classes, where it "
     "is a hypothesis; a loss with weights.",
+    explains=("labels-misaligned",),
 )

@@ -42,5 +42,6 @@ RULE = DiagnosisRule(
     "train-val-overlap",
     judge,
     "An evaluation of training data (more than 95 % shared, or nearly all that is trained on); "
-    "fewer than 5 samples; short rows of integers, which are equal by chance.",
+    "samples that are trained on only after they were evaluated, or by another optimizer before "
+    "(folds); fewer than 5 samples; short rows of integers, which are equal by chance.",
 )

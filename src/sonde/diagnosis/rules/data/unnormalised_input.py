@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from statistics import median
 
@@ -22,7 +23,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     size = float(event.numbers["largest_feature"] or 0)
     flat = evidence.first("activation-flat")
     share = 0.0 if flat is None else float(flat.numbers["share"] or 0)
-    if size < LARGE:
+    if not LARGE <= size < math.inf:  # NaN and infinities have other causes.
         return
     is_flat = share >= FLAT
     suffers = is_flat or fails(evidence) or _learns_nothing(evidence)

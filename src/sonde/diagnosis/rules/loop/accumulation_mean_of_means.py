@@ -36,5 +36,6 @@ RULE = DiagnosisRule(
     judge,
     "Micro-batches of equal size, or of sizes that differ by less than 1.5 times or in fewer "
     "than a "
-    "fifth of the steps (the last batch of an epoch); weights that follow the sizes.",
+    "fifth of the steps (the last batch of an epoch); weights that follow the sizes; losses of "
+    "different lines or numbers of classes, which are terms.",
 )

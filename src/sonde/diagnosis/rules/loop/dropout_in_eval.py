@@ -13,20 +13,29 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("dropout-in-eval")
     if event is None:
         return
+    numbers = event.numbers
+    p, function = numbers["p"], numbers["function"]
+    how, change = "training=True", "pass training=self.training"
+    if not numbers["argument"]:
+        how = "training=True, which is the default"
+    if numbers["argument"] == "dropout_p":
+        how = f"dropout_p={p:g} in every mode"
+        change = f"pass dropout_p={p:g} if self.training else 0.0"
     yield finding(
         "dropout-in-eval",
-        "established",
-        f"dropout{at(event.source)} drops values although {event.subject} is in eval mode: it is "
-        "called with training=True, which is the default",
+        "hypothesis" if numbers["argument"] == "training" else "established",
+        f"{function}{at(event.source)} drops values although {event.subject} is in eval mode: it "
+        f"is called with {how}",
         step=event.step,
-        where=[event.source, event.subject, str(event.numbers["function"])],
-        evidence={"p": event.numbers["p"], "calls": event.count},
-        advice=f"pass training=self.training{at(event.source)}, or use nn.Dropout",
+        where=[event.source, event.subject, str(function)],
+        evidence={"p": p, "calls": event.count},
+        advice=f"{change}{at(event.source)}",
     )
 
 
 RULE = DiagnosisRule(
     "dropout-in-eval",
     judge,
-    "nn.Dropout modules that the program put into train mode (Monte Carlo dropout).",
+    "nn.Dropout modules that the program put into train mode (Monte Carlo dropout). training=True "
+    "that the program itself passes is a hypothesis.",
 )

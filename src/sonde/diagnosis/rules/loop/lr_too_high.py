@@ -17,13 +17,19 @@ DIVERGED = 2, 0.1
 """The same for a loss that ends far above its start: weights that grow with it make later steps
 small beside them."""
 
+THROWN = 2.0, 1.5
+"""A first step that throws the weights away: its size beside them, and how far the loss rises in
+the steps after it. Weights that have grown by it make all later steps small beside them."""
+EARLY = 10
+
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for optimizer in evidence.optimizers:
         ratios = relative_updates(evidence, optimizer.name)
         large = [(step, ratio) for step, ratio in ratios if ratio > LARGE]
         samples, share = DIVERGED if diverges(evidence) else USUAL
-        if len(large) < samples or len(large) < share * len(ratios) or not fails(evidence):
+        is_usual = len(large) >= max(samples, share * len(ratios))
+        if not fails(evidence) or not (is_usual or is_thrown(ratios, evidence.losses)):
             continue
         rate = max(optimizer.rates, default=0.0)
         worst = max(ratio for _, ratio in large)
@@ -66,6 +72,18 @@ def relative_updates(evidence: TrainingEvidence, optimizer: str) -> list[tuple[i
         if weight > 0:
             found.append((step, math.sqrt(update / weight)))
     return found
+
+
+def is_thrown(ratios: list[tuple[int, float]], losses: list[float]) -> bool:
+    """Whether a first step is larger than the weights, and the loss rises right after it. A loss
+    that becomes infinite has other causes, too: a gradient that grows through time."""
+    size, rise = THROWN
+    is_large = any(step < EARLY and ratio > size for step, ratio in ratios)
+    return (
+        is_large
+        and all(map(math.isfinite, losses))
+        and max(losses[:EARLY], default=0.0) > rise * abs(losses[0])
+    )
 
 
 def fails(evidence: TrainingEvidence) -> bool:

@@ -30,7 +30,8 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "missing-zero-grad",
     judge,
-    "An optimizer with a closure (LBFGS); gradients set to None or zero by hand; accumulation over "
-    "several backward passes of one step; a GAN that clears before its next own backward pass.",
+    "An optimizer with a closure (LBFGS); gradients set to None or zero by hand; gradients that "
+    "the program assigns (to float32 copies of weights); accumulation over several backward passes "
+    "of one step; a GAN that clears before its next own backward pass.",
     explains=("lr-too-high", "exploding-gradient", "non-finite-loss", "non-finite-op"),
 )

@@ -10,6 +10,8 @@ from sonde.diagnosis.rule import DiagnosisRule, at, finding
 from sonde.diagnosis.rules.loop.lr_too_high import fails, relative_updates
 
 LARGE = 0.05
+LONG = 0.5
+"""A relative step that is too long even if the loss falls."""
 SAMPLES = 2
 SCALE_FREE = ("Adam", "NAdam", "RAdam", "RMS", "Adagrad", "Adafactor", "Lion", "SparseAdam")
 """Optimizers whose steps do not depend on the scale of the loss, by the start of their names."""
@@ -33,7 +35,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         worst = max(ratio for _, ratio in large)
         yield finding(
             "sum-reduction-lr",
-            "supported",
+            "supported" if fails(evidence) or worst > LONG else "hypothesis",
             f"{summed.subject}{at(summed.source)} sums over {samples} samples, so that steps of "
             f"{optimizer.name} (rate {rate:g}) are {samples} times as long as with a mean",
             step=large[0][0],
@@ -65,6 +67,7 @@ RULE = DiagnosisRule(
     "sum-reduction-lr",
     judge,
     "Optimizers whose steps do not depend on the scale of the loss (Adam); steps of usual size; "
-    "sums over fewer than 8 samples; a sum() that the program wrote itself, while the loss falls.",
+    "sums over fewer than 8 samples; a sum() that the program wrote itself, while the loss falls. "
+    "Steps of less than half the weights are a hypothesis while the loss falls.",
     explains=("lr-too-high", "exploding-gradient", "dead-relu", "non-finite-loss", "non-finite-op"),
 )

@@ -41,6 +41,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "batch-collapsed",
     judge,
-    "A prediction of its own for each target; targets that are one number.",
+    "A prediction of its own for each target; targets that are one number; a prediction that is a "
+    "parameter.",
     explains=("loss-broadcast", "lr-too-low", "labels-misaligned"),
 )

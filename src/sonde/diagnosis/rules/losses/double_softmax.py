@@ -10,23 +10,42 @@ from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
 
 VIEWS = (
     *("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Transpose", "Permute", "Clone"),
-    *("ToCopy", "Slice", "Select", "Expand", "Alias", "T", "ReshapeAlias"),
+    *("ToCopy", "Slice", "Select", "Expand", "Alias", "T", "ReshapeAlias", "Unbind", "Split"),
+    *("SplitWithSizes", "Chunk", "Narrow", "Flip", "Roll"),
 )
+SELECTIONS = ("Index", "IndexSelect", "MaskedSelect", "Gather", "Unfold", "Clamp", "ClampMin")
+"""Nodes whose results are elements of their input, or its limits."""
+JOINING = ("Stack", "Cat")
+
+
+APPLIED = {"LogSoftmax": "Softmax", "BinaryCrossEntropyWithLogits": "Sigmoid"}
+"""Nodes of losses, and the activation that they contain."""
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
         for index, node in enumerate(graph.nodes):
-            if node.name == "LogSoftmax":
-                below = through_views(graph, index)
-                if below is not None and graph.nodes[below].name == "Softmax":
-                    yield _found(graph, below, index, "softmax")
-                    return
-            if node.name == "BinaryCrossEntropyWithLogits":
-                below = through_views(graph, index)
-                if below is not None and graph.nodes[below].name == "Sigmoid":
-                    yield _found(graph, below, index, "sigmoid")
-                    return
+            activation = APPLIED.get(node.name)
+            if activation is None or not node.inputs:
+                continue
+            inner = _probabilities(graph, node.inputs[0], activation)
+            if inner is not None:
+                yield _found(graph, inner, index, activation.lower())
+                return
+
+
+def _probabilities(graph: LossGraph, start: int, activation: str) -> int | None:
+    """The ``activation`` that all values of a node come from unchanged; None if there is another
+    node between, or other values beside."""
+    index: int | None = start
+    if graph.nodes[start].name in (*VIEWS, *SELECTIONS):
+        index = through_views(graph, start, SELECTIONS)
+    if index is None:
+        return None
+    if graph.nodes[index].name in JOINING:
+        found = [_probabilities(graph, each, activation) for each in graph.nodes[index].inputs]
+        return found[0] if found and None not in found else None
+    return index if graph.nodes[index].name == activation else None
 
 
 def through_views(graph: LossGraph, index: int, also: tuple[str, ...] = ()) -> int | None:

@@ -14,6 +14,10 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if event is None or shifted is None:
         return
     name = event.subject
+    change = f"give the attention in {name or 'the model'} a causal mask (is_causal=True, or a "
+    change += "mask that hides later positions)"
+    if str(event.numbers.get("layer", "")).startswith("Conv"):
+        change = f"pad the input of {name} on the left only, by dilation * (kernel_size - 1)"
     yield finding(
         "future-leak",
         "established",
@@ -32,8 +36,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             "relative_change": event.numbers["moved"],
             "positions": event.numbers["positions"],
         },
-        advice=f"give the attention in {name or 'the model'} a causal mask (is_causal=True, or a "
-        "mask that hides later positions)",
+        advice=change,
         detail="causal-mask-missing",
     )
 

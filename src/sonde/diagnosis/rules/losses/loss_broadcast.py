@@ -37,6 +37,8 @@ def _by_hand(evidence: TrainingEvidence) -> Iterator[Finding]:
             if node.name not in ("Sub", "Rsub") or node.shape is None or len(node.shape) != 2:
                 continue
             given = [graph.nodes[each].shape for each in node.inputs]
+            if any(graph.nodes[each].name == "Unsqueeze" for each in node.inputs):
+                continue  # Each is compared with each on purpose.
             rows, columns = node.shape
             if rows == columns > 1 and len(given) == 1 and given[0] == (rows, 1):
                 yield finding(
@@ -55,6 +57,7 @@ def _by_hand(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "loss-broadcast",
     judge,
-    "Shapes that are equal; a scalar target.",
+    "Shapes that are equal; a scalar target; a target that is repeated for several predictions; "
+    "two tensors that are both unsqueezed, to compare each with each.",
     explains=("lr-too-low", "labels-misaligned"),
 )

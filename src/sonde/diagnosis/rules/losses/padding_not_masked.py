@@ -32,5 +32,7 @@ RULE = DiagnosisRule(
     "padding-not-masked",
     judge,
     "Inputs whose padding is unknown: no padding_idx, and no value that only fills the ends of "
-    "rows; less than a tenth of padding; a loss with this ignore_index; targets that differ there.",
+    "rows; less than a tenth of padding; a loss with this ignore_index; targets that differ there; "
+    "predictions of padding that get no gradient, since a mask or a selection after the loss "
+    "removes them.",
 )

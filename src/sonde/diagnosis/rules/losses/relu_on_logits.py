@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from sonde.core.finding import Finding
 from sonde.diagnosis.evidence import GraphNode, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
-from sonde.diagnosis.rules.losses.double_softmax import through_views
+from sonde.diagnosis.rules.losses.double_softmax import SELECTIONS, through_views
 
 LOSSES = ("LogSoftmax", "BinaryCrossEntropyWithLogits")
+PASSED = tuple(name for name in SELECTIONS if not name.startswith("Clamp"))
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
         for index, node in enumerate(graph.nodes):
-            below = through_views(graph, index) if node.name in LOSSES else None
+            below = through_views(graph, index, PASSED) if node.name in LOSSES else None
             if below is None or not _cuts_negatives(graph.nodes[below]):
                 continue
             relu = graph.nodes[below]

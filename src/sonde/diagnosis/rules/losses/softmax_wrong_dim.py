@@ -1,50 +1,125 @@
-"""Softmax runs over the batch instead of the classes."""
+"""Softmax runs over the batch instead of the classes, or over the queries of an attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.evidence import GraphNode, LossGraph, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
 from sonde.diagnosis.rules.losses.double_softmax import through_views
 
-LOSSES = ("NllLoss", "NllLoss2D")
+SOFTMAX = ("LogSoftmax", "Softmax")
+TRANSPOSING = ("T", "Transpose", "Permute")
+MERGING = ("View", "UnsafeView", "Reshape", "ReshapeAlias", "Expand", "Clone", "NativeDropout")
+"""What lies between the weights of an attention and their product with the values."""
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
-        for index, node in enumerate(graph.nodes):
-            below = through_views(graph, index) if node.name in LOSSES else None
-            inner = None if below is None else graph.nodes[below]
-            if inner is not None and inner.name == "Log" and inner.inputs:
-                below = through_views(graph, below or 0)
-                inner = None if below is None else graph.nodes[below]
-            if inner is None or inner.name not in ("LogSoftmax", "Softmax") or not inner.shape:
-                continue
-            dim = inner.saved.get("dim")
-            if not isinstance(dim, int) or len(inner.shape) < 2:
-                continue
-            dim += len(inner.shape) if dim < 0 else 0
-            wrong = dim == 0 if node.shape is not None else False
-            if wrong and inner.shape[0] > 1 and node.name == "NllLoss" and len(inner.shape) == 2:
-                yield finding(
-                    "softmax-wrong-dim",
-                    "established",
-                    f"softmax{at(inner.source)} runs over dimension 0, the {inner.shape[0]} "
-                    "samples "
-                    f"of the batch, instead of the {inner.shape[1]} classes",
-                    step=graph.step,
-                    where=[inner.source, op_of(inner.name)],
-                    evidence={"dim": dim, "shape": list(inner.shape)},
-                    advice=f"use dim=1 (or dim=-1){at(inner.source)}",
-                )
+        for search in (_before_loss, _over_batch, _over_queries):
+            found = search(evidence, graph)
+            if found is not None:
+                yield found
                 return
+
+
+def _before_loss(evidence: TrainingEvidence, graph: LossGraph) -> Finding | None:
+    """A softmax over dimension 0 that feeds a loss over classes."""
+    for index, node in enumerate(graph.nodes):
+        below = _untransposed(graph, index) if node.name == "NllLoss" else None
+        if below is not None and graph.nodes[below].name == "Log":
+            below = _untransposed(graph, below)
+        inner = None if below is None else graph.nodes[below]
+        if inner is not None and inner.name in SOFTMAX and len(inner.shape or ()) == 2:
+            samples, classes = inner.shape or ()
+            if _dim(inner) == 0 and samples > 1:
+                return _found(
+                    graph,
+                    inner,
+                    f"dimension 0, the {samples} samples of the batch, instead of the {classes} "
+                    "classes",
+                    "use dim=1 (or dim=-1)",
+                )
+    return None
+
+
+def _untransposed(graph: LossGraph, index: int) -> int | None:
+    """The node that computed the values of a node, past views; None if one of them transposes:
+    a loss over columns is then meant."""
+    below = through_views(graph, index)
+    while below is not None and (index := graph.nodes[index].inputs[0]) != below:
+        if graph.nodes[index].name in TRANSPOSING:
+            return None
+    return below
+
+
+def _over_batch(evidence: TrainingEvidence, graph: LossGraph) -> Finding | None:
+    """A softmax over dimension 0 in a module whose samples depend on each other."""
+    mixed = evidence.first("samples-mixed")
+    if mixed is None:
+        return None
+    for node in graph.nodes:
+        shape = node.shape or ()
+        if node.name not in SOFTMAX or len(shape) != 2 or _dim(node) != 0:
+            continue
+        if min(shape) > 1 and shape[0] != shape[1]:
+            return _found(
+                graph,
+                node,
+                f"dimension 0, the {shape[0]} samples of the batch: a change of one sample "
+                f"changes the outputs of {mixed.numbers['rows']} others",
+                "use dim=1 (or dim=-1)",
+            )
+    return None
+
+
+def _over_queries(evidence: TrainingEvidence, graph: LossGraph) -> Finding | None:
+    """A softmax whose result is multiplied by values along another dimension than its own."""
+    for node in graph.nodes:
+        if node.name != "Bmm" or len(node.inputs) != 2:
+            continue
+        below = node.inputs[0]
+        while graph.nodes[below].name in MERGING and graph.nodes[below].inputs:
+            below = graph.nodes[below].inputs[0]
+        inner = graph.nodes[below]
+        shape = inner.shape or ()
+        if inner.name == "Softmax" and len(shape) > 2 and _dim(inner) not in (None, len(shape) - 1):
+            return _found(
+                graph,
+                inner,
+                f"dimension {_dim(inner)} of the shape {list(shape)}, but the product"
+                f"{at(node.source)} sums over dimension {len(shape) - 1}: the weights of a query "
+                "do not add up to 1",
+                "use dim=-1",
+            )
+    return None
+
+
+def _dim(node: GraphNode) -> int | None:
+    dim = node.saved.get("dim")
+    if not isinstance(dim, int) or node.shape is None:
+        return None
+    return dim + len(node.shape) if dim < 0 else dim
+
+
+def _found(graph: LossGraph, node: GraphNode, what: str, change: str) -> Finding:
+    return finding(
+        "softmax-wrong-dim",
+        "established",
+        f"softmax{at(node.source)} runs over {what}",
+        step=graph.step,
+        where=[node.source, op_of(node.name)],
+        evidence={"dim": _dim(node), "shape": list(node.shape or ())},
+        advice=f"{change}{at(node.source)}",
+    )
 
 
 RULE = DiagnosisRule(
     "softmax-wrong-dim",
     judge,
-    "Softmax that does not feed a loss over classes directly (attention, routing).",
+    "Softmax over the batch in a loss (contrastive) or before a transposition, or in a module "
+    "whose samples do not depend on each other; an attention whose weights are normalised again or "
+    "transposed before the product.",
     explains=("lr-too-low", "labels-misaligned"),
 )

@@ -13,7 +13,7 @@ STRIKES = 3
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("target-is-input")
-    if event is None or event.count < STRIKES:
+    if event is None or event.count < STRIKES or evidence.first("target-is-shifted") is not None:
         return
     is_causal = evidence.first("is-causal") is not None
     yield finding(
@@ -31,5 +31,6 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "target-not-shifted",
     judge,
-    "Models whose outputs depend on later positions (autoencoders), where it is a hypothesis.",
+    "Models whose outputs depend on later positions (autoencoders), where it is a hypothesis; a "
+    "decoder that is also given the target shifted by one.",
 )

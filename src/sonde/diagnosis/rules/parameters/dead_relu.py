@@ -12,6 +12,8 @@ from sonde.diagnosis.rule import DiagnosisRule, at, finding
 STRIKES = 5
 FELL = 0.9
 ENOUGH = 30
+DIFFERENCES = ("Sub", "Rsub", "Add", "Neg", "Mul")
+"""What a margin compares a score by."""
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
@@ -46,19 +48,23 @@ def _starts_at_zero(evidence: TrainingEvidence, names: list[str]) -> bool:
 
 
 def _is_met_margin(evidence: TrainingEvidence, event: EvidenceEvent) -> bool:
-    """Whether the ReLU is a term of the loss, as in a hinge, with no layer behind it, and the loss
-    falls or is too short to tell: zero may be what it is trained for."""
+    """Whether the ReLU is a term of the loss, as in a hinge, with no layer behind it, and is given
+    a difference, or the loss falls or is too short to tell: zero may be what it is trained for."""
+    found: list[tuple[LossGraph, int]] = []
+    for graph in evidence.graphs:  # The first that has the line: those of later ones are guessed.
+        found = found or [
+            (graph, index)
+            for index, node in enumerate(graph.nodes)
+            if node.name == "Relu" and node.source == event.source
+        ]
+    if not found or any(_has_layer_above(graph, index) for graph, index in found):
+        return False
+    inputs = [
+        graph.nodes[each].name for graph, index in found for each in graph.nodes[index].inputs
+    ]
     losses = evidence.losses
     falls = losses and median(losses[-max(4, len(losses) // 4) :]) < FELL * losses[0]
-    if len(losses) >= ENOUGH and not falls:
-        return False
-    found = [
-        (graph, index)
-        for graph in evidence.graphs
-        for index, node in enumerate(graph.nodes)
-        if node.name == "Relu" and node.source == event.source
-    ]
-    return bool(found) and not any(_has_layer_above(graph, index) for graph, index in found)
+    return len(losses) < ENOUGH or bool(falls) or all(name in DIFFERENCES for name in inputs)
 
 
 def _has_layer_above(graph: LossGraph, start: int) -> bool:
@@ -87,7 +93,7 @@ RULE = DiagnosisRule(
     "dead-relu",
     judge,
     "A layer with any unit alive in the last steps; a layer that did not run; fewer than 5 steps; "
-    "weights that are zero (zero-init says so); a margin in the loss that is met while the loss "
-    "falls, or in fewer than 30 steps.",
+    "weights that are zero (zero-init says so); a margin in the loss that is met."
+    " A ReLU on the output is no margin if the loss does not fall in 30 steps.",
     explains=("lr-too-low", "vanishing-gradient", "labels-misaligned"),
 )

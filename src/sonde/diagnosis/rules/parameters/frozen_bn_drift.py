@@ -14,8 +14,9 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for event in reversed(events):  # The last has the line of train(), if there is one.
         numbers = event.numbers
         frozen, total = int(numbers["frozen_parameters"] or 0), int(numbers["parameters"] or 0)
-        if not numbers["moved"] or frozen == total or sum(each.count for each in events) < 2:
+        if not numbers["moved"] or sum(each.count for each in events) < 2:
             continue
+        part = f"{event.subject}.eval()" if frozen < total else "the frozen network's eval()"
         yield finding(
             "frozen-bn-drift",
             "supported",
@@ -29,8 +30,8 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
                 event.subject.rpartition(".")[0],
             ],
             evidence={"frozen_parameters": frozen, "parameters": total, "norms": numbers["norms"]},
-            advice="put the frozen part into eval mode after model.train(): "
-            f"{event.subject}.eval(){at(event.source)}",
+            advice=f"put the frozen part into eval mode after model.train(): {part}"
+            f"{at(event.source)}",
         )
         return
 
@@ -38,6 +39,6 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "frozen-bn-drift",
     judge,
-    "Batch normalisation that is trained; frozen layers in eval mode; a model that is frozen "
-    "whole.",
+    "Batch normalisation that is trained; frozen layers in eval mode; a network that is frozen "
+    "whole and averaged from another one, or trained in turns (the critic of a GAN).",
 )

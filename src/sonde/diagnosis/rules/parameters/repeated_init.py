@@ -11,7 +11,7 @@ from sonde.diagnosis.rule import DiagnosisRule, at, finding
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for name, what in (("init-after-step", "trained"), ("init-after-load", "loaded")):
-        events = evidence.named(name)
+        events = [each for each in evidence.named(name) if not each.numbers.get("restarts")]
         if not events:
             continue
         event = events[0]
@@ -31,5 +31,6 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "repeated-init",
     judge,
-    "Initialisation before the first step and before weights are loaded, however often.",
+    "Initialisation before the first step and before weights are loaded, however often; weights "
+    "that a new optimizer trains from then on (folds).",
 )

@@ -22,7 +22,9 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             if not each.reached and not each.is_in_module and each.requires_grad
         ]
         loose = [
-            each for each in evidence.parameters if each.optimizer is None and each.reached >= WALKS
+            each
+            for each in evidence.parameters
+            if each.optimizer is None and each.reached >= WALKS and not each.is_written
         ]
         # A new head has another number of classes, and the same number of dimensions.
         pairs = [
@@ -54,6 +56,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "stale-optimizer-params",
     judge,
-    "Parameters left out of the optimizer on purpose: no parameter that it holds is unused then.",
+    "Parameters left out of the optimizer on purpose: no parameter that it holds is unused then; "
+    "weights that the program itself writes, such as copies of those that are trained.",
     explains=("unused-parameters", "unregistered-submodules", "lr-too-low", "detached-graph"),
 )

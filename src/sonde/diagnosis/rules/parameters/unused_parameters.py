@@ -25,6 +25,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         and not each.sibling_calls
         and each.is_in_module
         and all(sample.gradient is None for sample in each.samples)
+        and not each.is_written
     ]
     if not unused:
         return
@@ -49,5 +50,6 @@ RULE = DiagnosisRule(
     "unused-parameters",
     judge,
     "Fewer than 10 steps; a module whose neighbours in a ModuleList or ModuleDict run (an idle "
-    "expert, a skipped block); frozen parameters; parameters that no optimizer holds.",
+    "expert, a skipped block); frozen parameters; parameters that the program itself "
+    "changes; parameters that no optimizer holds.",
 )

@@ -1,4 +1,4 @@
-"""The variance as E[x^2] - E[x]^2 loses all its digits."""
+"""A difference of large products, such as E[x^2] - E[x]^2, loses all its digits."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     yield finding(
         "catastrophic-cancellation",
         "established",
-        f"the difference of a mean of squares and the square of a mean{at(event.source)} is "
-        f"{numbers['ratio']:.1g} of its operands, at a precision of {numbers['epsilon']:.1g}: only "
-        "rounding errors are left",
+        f"a difference of products{at(event.source)} has an error of {numbers['error']:.2g}, while "
+        f"its value in float64 is {numbers['exact']:.2g}: the operands are so large that only "
+        "their rounding errors are left",
         step=event.step,
         where=[event.source, event.subject],
         evidence=dict(numbers),
-        advice="subtract the mean first: ((x - mean) ** 2).mean(0), or use "
-        f"x.var(0){at(event.source)}",
+        advice="subtract before squaring: x.var(0), ((x - mean) ** 2).mean(0), ((x[:, None] - y) "
+        f"** 2).sum(-1); or move the data to the origin first{at(event.source)}",
     )
 
 
 RULE = DiagnosisRule(
     "catastrophic-cancellation",
     judge,
-    "Differences of other forms; results of more than 64 units in the last place of the operands.",
+    "Differences without products; results of more than 64 units in the last place of the "
+    "operands, or with an error of less than half their value in float64; ops outside of modules.",
     explains=("lr-too-high", "exploding-gradient"),
 )

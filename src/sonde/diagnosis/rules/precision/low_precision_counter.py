@@ -21,8 +21,8 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         yield finding(
             "low-precision-counter",
             "established",
-            f"the buffer {event.subject} is kept in {str(numbers['dtype']).removeprefix('torch.')} "
-            f"and stays at {numbers['value']:g}, although it is still written to: there x + 1 is x",
+            f"the counter {event.subject}, kept in {str(numbers['dtype']).removeprefix('torch.')}, "
+            f"stays at {numbers['value']:g}, although it is still written to: there x + 1 is x",
             step=event.step,
             where=[event.subject, name],
             evidence=dict(numbers),

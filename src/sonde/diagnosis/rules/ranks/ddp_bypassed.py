@@ -12,7 +12,9 @@ STRIKES = 3
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
-    for event in evidence.named("ddp-bypassed"):
+    called = {each.subject for each in evidence.named("ddp-called")}
+    parts = [each for each in evidence.named("ddp-part-called") if each.subject not in called]
+    for event in [*evidence.named("ddp-bypassed"), *parts]:
         if event.count < STRIKES:
             continue
         made = evidence.first("ddp-made")
@@ -33,6 +35,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "ddp-bypassed",
     judge,
-    "Calls without gradients (evaluation, saving); modules that are not wrapped.",
+    "Calls without gradients (evaluation, saving); modules that are not wrapped; calls of parts of "
+    "a module, or of its other methods, beside calls of the wrapper.",
     explains=("ranks-differ-at-init", "clip-on-one-rank", "lost-communication"),
 )

@@ -37,6 +37,21 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             evidence={"updates": written.count, "steps": evidence.steps},
             advice=f"make {target} a copy: copy.deepcopy({other})",
         )
+        return
+    shared = evidence.first("target-shares")
+    if shared is not None and evidence.steps > shared.step:
+        target, other = shared.subject.split()[:2]
+        yield finding(
+            "aliased-target-network",
+            "established",
+            f"{target} is an object of its own, but its {shared.numbers['tensors']} parameters "
+            f"have the memory of {other}: every step of the optimizer changes both",
+            step=shared.step,
+            where=[target, other],
+            evidence={"shared_parameters": shared.numbers["tensors"], "steps": evidence.steps},
+            advice=f"make {target} a deep copy: copy.deepcopy({other}); copy.copy() and "
+            "target.data = other.data share the tensors",
+        )
 
 
 RULE = DiagnosisRule(

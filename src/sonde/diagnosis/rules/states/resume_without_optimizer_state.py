@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.diagnosis.evidence import OptimizerEvidence, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding
 
 
@@ -22,9 +22,10 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             (each for each in evidence.named("saved") if not each.numbers["optimizer"]), None
         )
         holds = numbers["holds_optimizer"]
+        is_other = bool(numbers["saved_here"]) and _is_other_training(evidence, optimizer)
         yield finding(
             "resume-without-optimizer-state",
-            "established",
+            "hypothesis" if is_other else "established",
             f"the weights are loaded from {numbers['file']}{at(event.source)}, but "
             f"{optimizer.name} starts anew: "
             + (
@@ -47,6 +48,15 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         return
 
 
+def _is_other_training(evidence: TrainingEvidence, optimizer: OptimizerEvidence) -> bool:
+    """Whether all optimizers before it are of other classes or began with other rates."""
+    number = evidence.optimizers.index(optimizer)
+    earlier = [each for each in evidence.optimizers[:number] if each.steps]
+    return bool(earlier) and all(
+        (each.kind, each.rates[:1]) != (optimizer.kind, optimizer.rates[:1]) for each in earlier
+    )
+
+
 def _has_state(keys: tuple[str, ...]) -> bool:
     return any(key not in ("step", "momentum_buffer") or key == "momentum_buffer" for key in keys)
 
@@ -54,6 +64,8 @@ def _has_state(keys: tuple[str, ...]) -> bool:
 RULE = DiagnosisRule(
     "resume-without-optimizer-state",
     judge,
-    "A file that neither counts steps or epochs nor was written by this program: fine-tuning; an "
-    "optimizer without state (plain SGD).",
+    "A file that neither counts steps or epochs nor was written by this program: fine-tuning; a "
+    "state of a part of the network, or a network with new parameters; an optimizer without state "
+    "(plain SGD). A file of this program and an optimizer of another class or rate than those "
+    "before is a hypothesis.",
 )

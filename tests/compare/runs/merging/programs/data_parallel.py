@@ -23,7 +23,10 @@ for x, y in loader:
     opt.zero_grad()
     if fault == "eps" and rank == 1:
         model[2].eps = 1e-2
-    loss = nn.functional.cross_entropy(called(x), y)
+    out = called(x)
+    if fault == "branch" and rank == 1:
+        out = out * 1.01
+    loss = nn.functional.cross_entropy(out, y)
     loss.backward()
     if fault in ("sum", "manual", "lost"):
         for name, p in net.named_parameters():

@@ -37,6 +37,11 @@ class OptimizerState:
     is_uncleared: bool = False
     is_without_gradient: bool = False
     backwards_before: int = 0
+    old_gradients: list[tuple[int, int]] | None = None
+    """The gradients before a backward pass and their versions, if they were not cleared."""
+    is_added_to: bool = False
+    had_gradient: bool = False
+    """After the last backward pass."""
 
     @property
     def backwards_inside(self) -> int:
@@ -65,6 +70,8 @@ class TrainingCalls:
     states: WeakTable[torch.optim.Optimizer, OptimizerState] = field(default_factory=WeakTable)
     losses: list[float] = field(default_factory=list)
     scale: float = 1.0
+    unscaled: float | None = None
+    """The loss that a loss scaler has scaled, if scaling made it infinite."""
     _stepping: int = 0
 
     def install(self, undo: ExitStack) -> None:
@@ -156,6 +163,8 @@ class TrainingCalls:
             state.seen.backward = source
             if not state.is_cleared and not _has_gradient(optimizer):
                 state.is_cleared = True
+            is_old = state.seen.steps and not state.is_cleared and not state.is_added_to
+            state.old_gradients = _versions(optimizer) if is_old else None
         if roots and all(each.is_leaf and each.requires_grad for each in roots):
             held = " ".join(variables_holding(roots[0])[:1])
             self.recorder.event("loss-without-graph", source, held)
@@ -163,13 +172,20 @@ class TrainingCalls:
             for name in variables_holding(roots[0])[:1]:
                 self.recorder.event("loss-held", source, name)
         if len(roots) == 1 and roots[0].numel() == 1 and not roots[0].is_complex():
-            self.recorder.loss = float(roots[0]) / self.scale
+            loss = float(roots[0]) / self.scale if self.unscaled is None else self.unscaled
+            self.recorder.loss, self.unscaled = loss, None
             self.losses.append(self.recorder.loss)
         for action in self.on_backward:
             action(roots)
 
     @shielded
     def _backward_ended(self) -> None:
+        for optimizer in list(self.states):
+            state = self.state_of(optimizer)
+            state.had_gradient = any(each.grad is not None for each in parameters_of(optimizer))
+            if state.old_gradients is not None:
+                state.is_added_to = state.old_gradients != _versions(optimizer)
+                state.old_gradients = None
         for action in self.after_backward:
             action()
 
@@ -189,10 +205,11 @@ class TrainingCalls:
         seen.rates.append(float(optimizer.param_groups[0].get("lr", 0.0)))
         del seen.rates[:-MOST_RATES]
         state.backwards_before = state.backwards
-        state.is_uncleared = bool(seen.steps and state.backwards and not state.is_cleared)
-        state.is_without_gradient = state.is_cleared_after_backward and not _has_gradient(
-            optimizer, every=True
+        state.is_uncleared = bool(state.backwards and not state.is_cleared and state.is_added_to)
+        is_cleared = state.is_cleared_after_backward or (
+            state.had_gradient and all(each.grad is None for each in parameters_of(optimizer))
         )
+        state.is_without_gradient = is_cleared and not _has_gradient(optimizer, every=True)
         for action in self.before_step:
             action(optimizer, state)
 
@@ -219,6 +236,8 @@ class TrainingCalls:
 
     def _reset(self, state: OptimizerState) -> None:
         state.is_cleared = False
+        state.is_added_to = False
+        state.had_gradient = False
         state.backwards = 0
         state.is_cleared_after_backward = False
 
@@ -236,6 +255,12 @@ class TrainingCalls:
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     for group in getattr(optimizer, "param_groups", ()):
         yield from group["params"]
+
+
+def _versions(optimizer: torch.optim.Optimizer) -> list[tuple[int, int]]:
+    """Which gradients the parameters have, and how often each was written to."""
+    held = [parameter.grad for parameter in parameters_of(optimizer)]
+    return [(id(each), 0 if each is None else each._version) for each in held]
 
 
 def _has_gradient(optimizer: torch.optim.Optimizer, *, every: bool = False) -> bool:

@@ -20,6 +20,7 @@ from sonde.diagnosis.evidence import SchedulerEvidence
 
 _OPTIONS = ("step_size", "gamma", "T_max", "T_0", "total_steps", "milestones", "eta_min")
 MOST_RATES = 4000
+WITH_NORM = "clip_grads_with_norm_"
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,8 @@ class ScalingCalls:
         wrap(torch.amp.GradScaler, "unscale_", self._around_unscale, undo)
         wrap(torch.amp.GradScaler, "step", self._around_step, undo)
         wrap(torch.amp.GradScaler, "update", self._around_update, undo)
+        if hasattr(nn.utils, WITH_NORM):
+            wrap(nn.utils, WITH_NORM, self._around_clip(WITH_NORM), undo)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
             wrap(nn.utils.clip_grad, name, self._around_clip(name), undo)
             wrap(nn.utils, name, self._around_clip(name), undo)
@@ -52,14 +55,17 @@ class ScalingCalls:
     def _around_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def scale(scaler: Any, outputs: Any) -> Any:
             result = original(scaler, outputs)
-            self._scaled(scaler)
+            self._scaled(scaler, outputs, result)
             return result
 
         return scale
 
     @shielded
-    def _scaled(self, scaler: Any) -> None:
+    def _scaled(self, scaler: Any, outputs: Any, result: Any) -> None:
         if scaler.is_enabled():
+            if isinstance(result, torch.Tensor) and result.numel() == 1:
+                is_beyond = not result.isfinite() and bool(outputs.isfinite())
+                self.training.unscaled = float(outputs) if is_beyond else None
             self._is_scaled = True
             self.training.scale = float(scaler.get_scale()) or 1.0
             self.recorder.event("loss-scaled", caller(), scale=self.training.scale)
@@ -100,7 +106,8 @@ class ScalingCalls:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
                 result = original(parameters, *args, **kwargs)
-                self._clipped(name, args, kwargs, result)
+                total = args[1] if len(args) > 1 else kwargs.get("total_norm")
+                self._clipped(name, args, kwargs, total if result is None else result)
                 return result
 
             return clip
@@ -150,6 +157,8 @@ class ScalingCalls:
             seen.variable = next(iter(variables_holding(scheduler)), "")
             for name in _OPTIONS:
                 value = getattr(scheduler, name, None)
+                if name == "milestones" and value:
+                    value = max(value)
                 if isinstance(value, (bool, int, float)):
                     seen.options[name] = value
             self.recorder.evidence.schedulers.append(seen)

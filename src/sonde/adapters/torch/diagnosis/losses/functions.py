@@ -10,25 +10,26 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.modules import DROPPING, ModuleCalls
+from sonde.adapters.torch.diagnosis.probes.attention import FUSED
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 
 CLASSIFYING = ("cross_entropy", "nll_loss")
-ELEMENTWISE = (
-    *("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"),
-    "binary_cross_entropy_with_logits",
-)
+BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", *BINARY)
 DROPOUTS = (
     *("dropout", "dropout1d", "dropout2d", "dropout3d"),
     *("alpha_dropout", "feature_alpha_dropout"),
 )
-DETAILED_STEPS = 400
 MOST_CLASSES = 64
+VIEWING = ("Expand", "View", "Reshape", "Unsqueeze", "Squeeze", "Repeat", "Select", "Slice")
+"""The starts of the names of nodes that only arrange elements."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +62,7 @@ class FunctionCalls:
             wrap(functional, name, self._around_loss(name), undo)
         for name in DROPOUTS:
             wrap(functional, name, self._around_dropout(name), undo)
+        wrap(functional, FUSED, self._around_attention, undo)
         for owner in (torch, torch.Tensor):
             for name in ("std", "var"):
                 wrap(owner, name, self._around_std(name), undo)
@@ -74,9 +76,9 @@ class FunctionCalls:
         value = float(call.value)
         ignored = call.options.get("ignore_index", -100)
         count = int(call.target.ne(ignored).sum())
-        self._parts.append(
-            (count, float(roots[0]) / value if value else 0.0, call.source, call.name)
-        )
+        kind = f"{call.name} {call.input.shape[1:2]}"  # Heads of several tasks may share a line.
+        weight = float(roots[0]) / value if value else 0.0
+        self._parts.append((count, weight, call.source, kind))
 
     @shielded
     def step_ended(self) -> None:
@@ -85,13 +87,15 @@ class FunctionCalls:
         self._unused = None
         if len(parts) < 2 or not all(count and weight for count, weight, _, _ in parts):
             return
+        if len({part[2:] for part in parts}) > 1:
+            return  # Losses of different lines are terms, not micro-batches.
         counts = [part[0] for part in parts]
         weights = [part[1] for part in parts]
         if max(weights) - min(weights) <= 1e-3 * max(weights) and max(counts) >= 1.5 * min(counts):
             self.recorder.event(
                 "unequal-micro-batches",
                 parts[0][2],
-                parts[0][3],
+                parts[0][3].partition(" ")[0],
                 fewest=min(counts),
                 most=max(counts),
                 weight=weights[0],
@@ -138,11 +142,13 @@ class FunctionCalls:
         batch = target.shape[0] if target.dim() else 1
         if call.reduction == "sum" and given.shape[:1].numel() > 1:
             self.recorder.event("loss-summed", call.source, call.name, samples=int(given.shape[0]))
+        if is_constant(given):
+            return
         if given.dim() and given.shape[0] > 1 and given.stride(0) == 0 and given.requires_grad:
             self.recorder.event(
                 "prediction-expanded", call.source, call.name, rows=int(given.shape[0])
             )
-        elif call.name in ELEMENTWISE and given.shape != target.shape:
+        elif call.name in ELEMENTWISE and _expands(given, target):
             name = "prediction-of-one" if given.numel() == 1 < batch else "loss-broadcast"
             self.recorder.event(
                 name,
@@ -155,31 +161,46 @@ class FunctionCalls:
 
     def _around_dropout(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            def dropout(
-                input: Any, p: float = 0.5, training: bool = True, *rest: Any, **more: Any
-            ) -> Any:
+            def dropout(input: Any, p: float = 0.5, *rest: Any, **more: Any) -> Any:
                 if not torch.compiler.is_compiling():
+                    training = rest[0] if rest else more.get("training")
                     self._dropped(name, input, p, training)
-                return original(input, p, training, *rest, **more)
+                return original(input, p, *rest, **more)
 
             return dropout
 
         return make
 
+    def _around_attention(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def attention(*args: Any, **kwargs: Any) -> Any:
+            p = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
+            if p and not torch.compiler.is_compiling():
+                self._attended(p)
+            return original(*args, **kwargs)
+
+        return attention
+
     @shielded
-    def _dropped(self, function: str, input: Any, p: float, training: bool) -> None:
-        if not training or not isinstance(input, torch.Tensor) or not 0 < p < 1:
-            return
+    def _attended(self, p: float) -> None:
+        self._note_mode(FUSED, "dropout_p", p)
+
+    def _note_mode(self, function: str, argument: str, p: float) -> nn.Module | None:
+        """Note values that are dropped in eval mode; returns the module that runs."""
         current = self.modules.current
         inner = current[-1] if current else None
         if inner is not None and not inner.training and not isinstance(inner, DROPPING):
+            name = self.modules.name(inner)
             self.recorder.event(
-                "dropout-in-eval",
-                caller(),
-                self.modules.name(inner),
-                p=p,
-                function=function,
+                "dropout-in-eval", caller(), name, p=p, function=function, argument=argument
             )
+        return inner
+
+    @shielded
+    def _dropped(self, function: str, input: Any, p: float, training: bool | None) -> None:
+        """``training`` is None if it is not given; it is True then."""
+        if training is False or not isinstance(input, torch.Tensor) or not 0 < p < 1:
+            return
+        inner = self._note_mode(function, "" if training is None else "training", p)
         if input.dtype == torch.float16 and input.numel():
             largest = float(input.abs().max())
             limit = torch.finfo(torch.float16).max
@@ -219,3 +240,25 @@ class FunctionCalls:
             return  # More than one element for each result, or none at all.
         if bool(torch.isnan(result).all()) and not bool(torch.isnan(given).any()):
             self.recorder.event("std-of-one-sample", caller(), name, shape=str(tuple(given.shape)))
+
+
+def is_constant(tensor: torch.Tensor) -> bool:
+    """Whether it is a parameter, or views of one: a prediction that depends on no input."""
+    node = tensor.grad_fn
+    while node is not None:
+        if not node.name().startswith(VIEWING):
+            return node.name().endswith("AccumulateGrad")
+        node = node.next_functions[0][0]
+    return tensor.requires_grad
+
+
+def _expands(given: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether a loss repeats the prediction to compare it with the target; not if both have
+    dimensions of 1 for the other, as where each is to be compared with each."""
+    if given.shape == target.shape:
+        return False
+    if math.prod(np.broadcast_shapes(given.shape, target.shape)) == given.numel():
+        return False
+    pairs = list(zip(given.shape, target.shape, strict=False))
+    repeats = any(one < two for one, two in pairs) and any(one > two for one, two in pairs)
+    return given.dim() != target.dim() or not repeats

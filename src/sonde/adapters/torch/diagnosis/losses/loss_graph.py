@@ -107,7 +107,7 @@ class LossGraphs:
         names = [short_name(node) for node in order]
         lines = self.lines_of(names, order)
         for name, node, line in zip(names, order, lines, strict=True):
-            if name in _SINGULAR:
+            if name in _SINGULAR and not is_hooked(node):
                 for inspect in self.inspectors:
                     inspect(name, node, line)
         if kept and self._walked != step:
@@ -151,7 +151,10 @@ class LossGraphs:
                 parameter = None if known is None else known.name
             shape, dtype = output_of(node)
             inputs = tuple(index[each] for each, _ in node.next_functions if each in index)
-            nodes.append(GraphNode(name, inputs, shape, dtype, saved_of(node), line, parameter))
+            saved, is_direct = saved_of(node), is_called_directly(node)
+            nodes.append(
+                GraphNode(name, inputs, shape, dtype, saved, line, parameter, is_direct=is_direct)
+            )
         self.recorder.evidence.graphs.append(LossGraph(self.recorder.step, tuple(nodes)))
 
 
@@ -187,8 +190,24 @@ def output_of(node: Any) -> tuple[tuple[int, ...] | None, str]:
     return tuple(int(each) for each in data[0].shape), str(data[0].dtype).removeprefix("torch.")
 
 
+def is_hooked(node: Any) -> bool:
+    """Whether a hook of the program gives back what the node has saved: reading it would call the
+    hook, and one of ``torch.utils.checkpoint`` executes a part of the forward pass again."""
+    return any(
+        getattr(getattr(node, name, None), "unpack_hook", None) is not None
+        for name in _raw_names(node.__class__)
+    )
+
+
+@functools.cache
+def _raw_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
 def saved_of(node: Any) -> dict[str, Number]:
     found: dict[str, Number] = {}
+    if is_hooked(node):
+        return found
     for name in _NUMBERS:
         value = getattr(node, f"_saved_{name}", None)
         if isinstance(value, torch.Tensor) and value.numel() == 1:
@@ -212,3 +231,11 @@ def line_of(node: Any) -> Source | None:
         if is_program(file):
             return source_of(file, int(match[2]), match[3])
     return None
+
+
+def is_called_directly(node: Any) -> bool:
+    """Whether the program itself called the op of ``node`` in forward, and no library for it;
+    known where lines are recorded."""
+    recorded = node.metadata.get("traceback_", ())
+    match = _LINE.search(recorded[-1]) if recorded else None
+    return match is not None and is_program(match[1])

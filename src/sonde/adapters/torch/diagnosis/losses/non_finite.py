@@ -95,8 +95,9 @@ class NonFiniteNodes:
 
     @shielded
     def walked(self, roots: list[torch.Tensor]) -> None:
-        """After a walk: see which of the nodes found are behind a ``where``."""
-        if not self.found:
+        """After a walk: see which of the nodes found are behind a ``where``. If the loss itself is
+        not finite, nothing hides their values, and their gradient is not the cause."""
+        if not self.found or not math.isfinite(self.recorder.loss):
             return
         wanted = {id(node): (name, source) for name, node, source in self.found}
         for path in _paths_through_selection(roots, {id(node) for _, node, _ in self.found}):

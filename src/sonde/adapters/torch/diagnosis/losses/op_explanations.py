@@ -17,7 +17,7 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import caller
-from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs, short_name
+from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs, is_hooked, short_name
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
 from sonde.adapters.torch.diagnosis.probes.restoring import can_probe, put_back
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
@@ -26,6 +26,7 @@ from sonde.core.graph import Source
 from sonde.watch.explanations import OpFacts, TensorFacts, explain
 
 MOST_NODES = 20_000
+CTC = "ctc_loss"
 _SAVED = {
     "Log": ("self",),
     "Log2": ("self",),
@@ -35,7 +36,10 @@ _SAVED = {
     "Asin": ("self",),
     "Atanh": ("self",),
     "Acosh": ("self",),
+    "Digamma": ("self",),
+    "Lgamma": ("self",),
     "Div": ("self", "other"),
+    "Xlogy": ("self", "other"),
 }
 """Nodes whose inputs autograd keeps."""
 
@@ -105,7 +109,8 @@ class OpExplanations:
         for node, line in zip(reversed(order), reversed(lines), strict=True):
             cause = _explained(node)
             if cause is not None:
-                return short_name(node).lower(), line, cause
+                name = short_name(node)
+                return CTC if name == "CtcLoss" else name.lower(), line, cause
         return None
 
 
@@ -150,14 +155,18 @@ class NonFiniteTrace(private.TorchDispatchMode):  # type: ignore[misc]
 
 def _facts(name: str, func: Any, args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> OpFacts:
     names = [each.name for each in func._schema.arguments]
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    return _facts_of(name, {**dict(zip(names, args, strict=False)), **kwargs}, outputs[0])
+
+
+def _facts_of(name: str, given: dict[str, Any], output: torch.Tensor) -> OpFacts:
+    """An op by its arguments: tensors are inputs, everything else attributes."""
     inputs = [
         _tensor_facts(slot, value)
         for slot, value in enumerate(given.values())
         if isinstance(value, torch.Tensor)
     ]
     plain = {key: str(value) for key, value in given.items() if not isinstance(value, torch.Tensor)}
-    return OpFacts(name, inputs, [_tensor_facts(0, outputs[0])], plain)
+    return OpFacts(name, inputs, [_tensor_facts(0, output)], plain)
 
 
 def _tensor_facts(slot: int, tensor: torch.Tensor) -> TensorFacts:
@@ -169,7 +178,11 @@ def _tensor_facts(slot: int, tensor: torch.Tensor) -> TensorFacts:
 
 def _explained(node: Any) -> Finding | None:
     """Why the op of ``node`` is not finite, by what autograd kept of it."""
+    if is_hooked(node):
+        return None
     name = short_name(node)
+    if name == "CtcLoss":
+        return _explained_ctc(node)
     saved = [getattr(node, f"_saved_{key}", None) for key in _SAVED.get(name, ())]
     tensors = [each for each in saved if isinstance(each, torch.Tensor)]
     if not tensors or len(tensors) < len(saved) or not all(_is_finite(each) for each in tensors):
@@ -180,6 +193,17 @@ def _explained(node: Any) -> Finding | None:
         return None
     inputs = [_tensor_facts(slot, each) for slot, each in enumerate(tensors)]
     return explain(OpFacts(op, inputs, [_tensor_facts(0, result)]))
+
+
+def _explained_ctc(node: Any) -> Finding | None:
+    result = node._saved_result0
+    if _is_finite(result) or not _is_finite(node._saved_log_probs):
+        return None
+    given = {
+        name: getattr(node, f"_saved_{name}")
+        for name in ("log_probs", "targets", "input_lengths", "target_lengths")
+    }
+    return explain(_facts_of(CTC, given, result))
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.losses.cancellation import MadeBy, cancellation
 from sonde.adapters.torch.diagnosis.probes.attention import (
     FUSED,
     SOFTMAX,
@@ -18,10 +19,8 @@ from sonde.adapters.torch.diagnosis.probes.attention import (
 )
 from sonde.core.graph import Source
 from sonde.diagnosis.evidence import Number
+from sonde.diagnosis.reshapes import reordering
 
-_SQUARING = ("mul", "__mul__", "pow", "__pow__", "square", "multiply")
-_AVERAGING = ("mean", "sum")
-_SUBTRACTING = ("sub", "__sub__", "subtract")
 _RESHAPING = ("view", "reshape", "unflatten")
 _ADDING = ("add", "__add__", "__radd__", "__iadd__", "add_")
 _SQUASHING = ("sigmoid", "tanh", "sigmoid_", "tanh_")
@@ -30,8 +29,6 @@ _MASKING = (
     *("add", "__add__", "dropout", "mul_"),
 )
 MOST_HOPS = 6
-CANCELLED = 64
-"""Units in the last place: a difference below that many is mostly rounding."""
 
 
 class OpTrace(TorchFunctionMode):
@@ -42,7 +39,7 @@ class OpTrace(TorchFunctionMode):
         self.found: list[tuple[str, Source | None, dict[str, Number]]] = []
         self.attentions: list[Attention] = []
         self._squashed = False
-        self._made: dict[int, tuple[str, tuple[Any, ...], torch.Tensor]] = {}
+        self._made: dict[int, MadeBy] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -54,11 +51,13 @@ class OpTrace(TorchFunctionMode):
         elif name in _SQUASHING and isinstance(result, torch.Tensor) and not self._squashed:
             self._squash(name, result)
         if isinstance(result, torch.Tensor):
-            self._made[id(result)] = (name, tuple(args), result)
+            made = MadeBy(name, func, tuple(args), dict(kwargs or {}), result)
+            self._made[id(result)] = made
+            lost = cancellation(self._made, made)
+            if lost is not None:
+                self.found.append(("cancellation", caller(), lost))
             if name in _RESHAPING:
                 self._reshaped(args[0], result)
-            elif name in _SUBTRACTING and len(args) == 2:
-                self._subtracted(args[0], args[1], result)
             elif name in _ADDING and len(args) == 2:
                 self._added(args[0], args[1], result)
         return result
@@ -76,13 +75,13 @@ class OpTrace(TorchFunctionMode):
         """Whether masking and scaling lead from one softmax to the input of another."""
         for _ in range(MOST_HOPS):
             known = self._made.get(id(tensor))
-            if known is None or known[2] is not tensor:
+            if known is None or known.result is not tensor:
                 return False
-            if known[0] in SOFTMAX:
+            if known.name in SOFTMAX:
                 return True
-            if known[0] not in _MASKING or not known[1]:
+            if known.name not in _MASKING or not known.args:
                 return False
-            tensor = known[1][0]
+            tensor = known.args[0]
         return False
 
     def _squash(self, name: str, result: torch.Tensor) -> None:
@@ -106,40 +105,6 @@ class OpTrace(TorchFunctionMode):
 
     def _reshaped(self, before: torch.Tensor, after: torch.Tensor) -> None:
         old, new = tuple(before.shape), tuple(after.shape)
-        if len(old) < 2 or len(new) < 2:
-            return
-        swaps = old[0] != old[1] and new[:2] == (old[1], old[0]) and min(old[:2]) > 1
-        splits = (
-            len(old) == 3
-            and len(new) == 4
-            and new[0] == old[0]
-            and new[2] == old[1] != new[1]
-            and new[1] * new[3] == old[2]
-            and min(old[1], new[1]) > 1
-        )
-        if swaps or splits:
-            numbers: dict[str, Number] = {"before": str(old), "after": str(new)}
-            name = "view-swaps-batch" if swaps else "view-splits-heads"
-            self.found.append((name, caller(), numbers))
-
-    def _subtracted(self, left: Any, right: Any, result: torch.Tensor) -> None:
-        if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
-            return
-        if not result.is_floating_point() or not result.numel():
-            return
-        if self._producer(left) not in _AVERAGING or self._producer(right) not in _SQUARING:
-            return
-        inner = self._made[id(left)][1]
-        if not inner or self._producer(inner[0]) not in _SQUARING:
-            return
-        size = float(left.abs().median())
-        ratio = float(result.abs().median()) / size if size else 1.0
-        epsilon = torch.finfo(result.dtype).eps
-        if ratio < CANCELLED * epsilon:
-            self.found.append(
-                ("cancellation", caller(), {"operand": size, "ratio": ratio, "epsilon": epsilon})
-            )
-
-    def _producer(self, tensor: Any) -> str:
-        known = self._made.get(id(tensor))
-        return known[0] if known is not None and known[2] is tensor else ""
+        name = reordering(old, new)
+        if name is not None:
+            self.found.append((name, caller(), {"before": str(old), "after": str(new)}))

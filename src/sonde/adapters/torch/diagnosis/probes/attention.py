@@ -78,18 +78,28 @@ def padding_of(call: RootCall) -> torch.Tensor | None:
     what an embedding declares, or a value (or rows of zeros) that fills only the ends of rows."""
     tensors = tensors_in((call.args, call.kwargs))
     for tensor in tensors:
-        if tensor.dim() == 2 and tensor.dtype in (torch.int64, torch.int32):
-            declared = [
-                each.padding_idx
-                for each in call.module.modules()
-                if isinstance(each, nn.Embedding) and each.padding_idx is not None
-            ]
-            found = tensor.eq(declared[0]) if declared else end_padding(tensor)
-            return found if found is not None and bool(found.any()) else None
+        if is_tokens(tensor):
+            return padding_in(tensor, call.module)
         if tensor.dim() == 3 and tensor.is_floating_point():
             empty = tensor.eq(0).all(-1)
             return empty if _is_at_end(empty) else None
     return None
+
+
+def is_tokens(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is a matrix of integers: a row of tokens for each sample."""
+    return tensor.dim() == 2 and tensor.dtype in (torch.int64, torch.int32)
+
+
+def padding_in(tokens: torch.Tensor, module: nn.Module) -> torch.Tensor | None:
+    """Where ``tokens`` are padding, by what embeddings declare or by the ends of rows."""
+    declared = [
+        each.padding_idx
+        for each in module.modules()
+        if isinstance(each, nn.Embedding) and each.padding_idx is not None
+    ]
+    found = tokens.eq(declared[0]) if declared else end_padding(tokens)
+    return found if found is not None and bool(found.any()) else None
 
 
 def end_padding(ids: torch.Tensor) -> torch.Tensor | None:

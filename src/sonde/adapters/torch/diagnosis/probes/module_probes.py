@@ -17,7 +17,12 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from sonde.adapters.torch.diagnosis.losses.functions import FunctionCalls
 from sonde.adapters.torch.diagnosis.losses.op_trace import OpTrace
-from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
+from sonde.adapters.torch.diagnosis.modules import (
+    ModuleCalls,
+    RootCall,
+    replaced,
+    tensors_in,
+)
 from sonde.adapters.torch.diagnosis.probes.attention import inverted, leaking, padding_of
 from sonde.adapters.torch.diagnosis.probes.first_layer import first_input
 from sonde.adapters.torch.diagnosis.probes.restoring import can_probe, put_back
@@ -113,7 +118,7 @@ class Probes:
     def _is_independent(self, call: RootCall, first: _Run) -> bool:
         """Whether one run shows that no sample, and no token, depends on others: with another first
         sample and, in the other samples, another last token. If not, each is looked at alone."""
-        ids = token_ids(call)
+        ids = token_ids(call, self.recorder.evidence)
         tensors = [each for each in tensors_in((call.args, call.kwargs)) if each.dim() >= 1]
         if {each.shape[0] for each in tensors} != {len(first.output)} or len(first.output) < 3:
             return False
@@ -159,7 +164,7 @@ class Probes:
         second = self._run(call, args, kwargs)
         if second is None or second.output.shape != first.output.shape:
             return
-        rows = (second.output != first.output).flatten(1).any(1)
+        rows = (second.output != first.output).reshape(batch, -1).any(1)
         others = int(rows[1:].sum())
         scale = float(first.output.abs().max()) or 1.0
         moved = float((second.output[1:] - first.output[1:]).abs().max()) / scale
@@ -174,7 +179,7 @@ class Probes:
             )
 
     def _change_last_token(self, call: RootCall, first: _Run) -> None:
-        ids = token_ids(call)
+        ids = token_ids(call, self.recorder.evidence)
         if ids is None or ids.shape[1] < 3:
             return
         length = ids.shape[1]
@@ -193,10 +198,9 @@ class Probes:
         before, after = first.output, second.output
         if before.dim() == 2 and before.shape[0] == ids.numel():
             before, after = (each.view(*ids.shape, -1) for each in (before, after))
-        if before.dim() < 3 or before.shape[1] != length:
+        moved = earlier_change(before, after, length)
+        if moved is None:
             return
-        scale = float(before.abs().max()) or 1.0
-        moved = float((after[:, :-1] - before[:, :-1]).abs().max()) / scale
         if moved > 1e-4:
             module = leaking_module(first, second, length)
             name = "" if module is None else module_path(call.module, module)
@@ -211,6 +215,7 @@ class Probes:
                 moved=moved,
                 positions=length - 1,
                 op="" if attention is None else attention.name,
+                layer="" if module is None else type(module).__name__,
             )
         else:
             self.recorder.event("is-causal", call.source)
@@ -241,12 +246,8 @@ def leaking_module(first: _Run, second: _Run, length: int) -> nn.Module | None:
     """The first module whose outputs at early positions changed while its inputs there did not."""
 
     def differs(one: list[torch.Tensor], two: list[torch.Tensor]) -> bool:
-        for left, right in zip(one, two, strict=False):
-            if left.dim() >= 3 and left.shape == right.shape and left.shape[1] == length:
-                scale = float(left.abs().max()) or 1.0
-                if float((left[:, :-1] - right[:, :-1]).abs().max()) > 1e-5 * scale:
-                    return True
-        return False
+        pairs = zip(one, two, strict=False)
+        return any((earlier_change(left, right, length) or 0.0) > 1e-5 for left, right in pairs)
 
     for (module, inputs, outputs), (other, new_inputs, new_outputs) in zip(
         first.modules, second.modules, strict=False
@@ -256,16 +257,20 @@ def leaking_module(first: _Run, second: _Run, length: int) -> nn.Module | None:
     return None
 
 
+def earlier_change(before: torch.Tensor, after: torch.Tensor, length: int) -> float | None:
+    """How much values of all positions but the last differ, relative to the largest value; None
+    without positions: dimension 1 or, as after a convolution, the last one. Where both have this
+    length, the smaller change counts."""
+    if before.dim() < 3 or before.shape != after.shape or not before.is_floating_point():
+        return None
+    scale = float(before.abs().max()) or 1.0
+    changes = [
+        float((after - before).narrow(dim, 0, length - 1).abs().max()) / scale
+        for dim in {1, before.dim() - 1}
+        if before.shape[dim] == length
+    ]
+    return min(changes, default=None)
+
+
 def module_path(root: nn.Module, module: nn.Module) -> str:
     return next((path for path, each in root.named_modules() if each is module), "")
-
-
-def replaced(value: Any, change: Any) -> Any:
-    """``value`` with its tensors changed; containers are rebuilt, other objects kept."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: replaced(each, change) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(replaced(each, change) for each in value)
-    return value

@@ -31,16 +31,36 @@ class CompiledHooks:
 
     def install(self, undo: ExitStack) -> None:
         wrap(OptimizedModule, "__call__", self._around_call, undo)
+        wrap(nn.Module, "compile", functools.partial(self._around_compile, undo), undo)
         for name in _REGISTERING:
             wrap(nn.Module, name, self._around_register(name), undo)
 
     def _around_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if not torch.compiler.is_compiling():
-                self._calls[module] = (self._calls.get(module) or 0) + 1
+            self._count(module)
             return original(module, *args, **kwargs)
 
         return call
+
+    def _around_compile(self, undo: ExitStack, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``module.compile()``: the module itself keeps its compiled call."""
+
+        def compile_in_place(module: Any, *args: Any, **kwargs: Any) -> None:
+            original(module, *args, **kwargs)
+            wrap(module, "_compiled_call_impl", functools.partial(self._counted, module), undo)
+
+        return compile_in_place
+
+    def _counted(self, module: nn.Module, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._count(module)
+            return compiled(*args, **kwargs)
+
+        return call
+
+    def _count(self, module: nn.Module) -> None:
+        if not torch.compiler.is_compiling():
+            self._calls[module] = (self._calls.get(module) or 0) + 1
 
     def _around_register(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +77,7 @@ class CompiledHooks:
     @shielded
     def _registered(self, name: str, module: nn.Module) -> EvidenceEvent | None:
         for compiled in list(self._calls):
-            inner = getattr(compiled, "_orig_mod", None)
-            if inner is None:
-                continue
+            inner = compiled._orig_mod if isinstance(compiled, OptimizedModule) else compiled
             for path, each in inner.named_modules():
                 if each is module:
                     subject = path or type(module).__name__

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,14 +16,23 @@ from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_
 from sonde.adapters.torch.diagnosis.modules import DROPPING, NORMALISING, ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.adapters.torch.diagnosis.states.freezing import (
+    FLAG,
+    flags_without_effect,
     frozen_by_name,
     frozen_by_train,
+    line_that_sets,
     own_train,
 )
 from sonde.adapters.torch.diagnosis.states.spectral_norms import spectral_norms
 from sonde.core.patching import wrap
+from sonde.core.weak_table import WeakTable
 
 EVERY = 8
+MODES_EVERY = 20
+FIRST_MODES = 5
+COMPARED = 4096
+MOST_STATES = 8
+"""Parameters of an optimizer whose state is searched for counters."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,11 +43,26 @@ class ModuleFlags:
     modules: ModuleCalls
     training: TrainingCalls
     _buffers: dict[int, tuple[float, int, int]] = field(default_factory=dict)
-    _low: list[tuple[str, nn.Module, str]] = field(default_factory=list)
-    _is_listed: bool = False
+    _low: list[tuple[str, Mapping[str, Any], str]] = field(default_factory=list)
+    _counting: WeakTable[nn.Module, str] = field(default_factory=WeakTable)
+    """Modules that have a buffer of one number, also those that never run."""
+    _frozen: WeakTable[nn.Module, tuple[float, ...]] = field(default_factory=WeakTable)
 
     def install(self, undo: ExitStack) -> None:
-        wrap(torch.Tensor, "detach", self._around_detach, undo)
+        wrap(nn.Module, "register_buffer", self._around_register, undo)
+
+    def _around_register(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def register_buffer(module: nn.Module, name: str, *args: Any, **kwargs: Any) -> None:
+            original(module, name, *args, **kwargs)
+            self._registered(module, name)
+
+        return register_buffer
+
+    @shielded
+    def _registered(self, module: nn.Module, name: str) -> None:
+        buffer = module._buffers.get(name)
+        if buffer is not None and buffer.numel() == 1 and buffer.is_floating_point():
+            self._counting[module] = name
 
     @shielded
     def first_call(self, module: nn.Module) -> None:
@@ -56,41 +81,42 @@ class ModuleFlags:
                 largest=largest,
             )
 
-    def _around_detach(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def detach(tensor: torch.Tensor) -> Any:
-            if self.recorder.step < 10 and tensor.grad_fn is not None and self.modules.current:
-                self._detached()
-            return original(tensor)
-
-        return detach
-
-    @shielded
-    def _detached(self) -> None:
-        self.recorder.event("detach", caller(), type(self.modules.current[-1]).__name__)
-
     @shielded
     def step_ended(self) -> None:
         step = self.recorder.step
         if step == 3:
             self._list()
         if step >= 3 and step % EVERY == 0:
-            for name, module, key in self._low:
-                self._note_counter(name, module._buffers.get(key))
-        if step in (5, 20):
+            for name, holder, key in self._low:
+                self._note_counter(name, holder.get(key))
+        if step == FIRST_MODES or (step and step % MODES_EVERY == 0):
             for root in list(self.modules.roots):
                 self._note_modes(root)
         if step % 10 == 0:
             self.note_roots()
 
     def _list(self) -> None:
+        listed: set[int] = set()
         for root in list(self.modules.roots):
             for path, module in root.named_modules():
-                for key, buffer in module._buffers.items():
-                    if buffer is None or buffer.numel() != 1:
-                        continue
-                    if buffer.dtype in (torch.float16, torch.bfloat16):
-                        self._low.append((f"{path}.{key}" if path else key, module, key))
+                if id(module) not in listed:
+                    self._list_counters(f"{path}." if path else "", module._buffers)
+                listed.add(id(module))
                 self._note_freezing(path, module)
+        for module in list(self._counting):
+            if id(module) not in listed:
+                self._list_counters("", module._buffers)
+        for optimizer in list(self.training.states):
+            for state in islice(optimizer.state.values(), MOST_STATES):
+                if isinstance(state, Mapping):
+                    self._list_counters("", state)
+
+    def _list_counters(self, prefix: str, holder: Mapping[str, Any]) -> None:
+        """List what may be a counter in low precision."""
+        for key, value in holder.items():
+            is_number = isinstance(value, torch.Tensor) and value.numel() == 1
+            if is_number and value.dtype in (torch.float16, torch.bfloat16):
+                self._low.append((f"{prefix}{key}", holder, key))
 
     def _note_freezing(self, path: str, module: nn.Module) -> None:
         code = own_train(module)
@@ -108,6 +134,15 @@ class ModuleFlags:
                 path or type(module).__name__,
                 names=" ".join(f"{path}.{name}" if path else name for name in names[:4]),
                 parameters=len(names),
+            )
+        for key, kept in flags_without_effect(module):
+            self.recorder.event(
+                "freeze-without-effect",
+                line_that_sets(key),
+                f"{path} {key}".strip(),
+                names=" ".join(f"{path}.{name}" if path else name for name in kept),
+                attribute=key,
+                is_module=key == FLAG,
             )
         declared = frozen_by_name(module)
         if declared is not None and all(each.requires_grad for each in module.parameters()):
@@ -135,34 +170,44 @@ class ModuleFlags:
             self.recorder.event("counter-stuck", None, name, value=value, dtype=str(buffer.dtype))
 
     def _note_modes(self, root: nn.Module) -> None:
-        frozen = training = moved = 0
-        for module in root.modules():
-            if isinstance(module, NORMALISING) and module.track_running_stats:
-                own = list(module.parameters(recurse=False))
-                if own and not any(each.requires_grad for each in own):
-                    frozen += 1
-                    if module.training and self.modules.count(module):
-                        training += 1
-                        counted = module.num_batches_tracked
-                        moved += bool(counted is not None and int(counted) > 0)
-        if training:
-            everything = sum(1 for _ in root.parameters())
-            still = sum(not each.requires_grad for each in root.parameters())
-            counts = self.modules.roots.get(root)
-            source = None if counts is None else counts.train_source or counts.first_source
-            self.recorder.event(
-                "frozen-norm-trains",
-                source,
-                next(
-                    name
-                    for name, each in root.named_modules()
-                    if isinstance(each, NORMALISING) and each.training
-                ),
-                norms=training,
-                moved=moved,
-                frozen_parameters=still,
-                parameters=everything,
-            )
+        norms = [
+            (name, module)
+            for name, module in root.named_modules()
+            if isinstance(module, NORMALISING)
+            and module.track_running_stats
+            and module.training
+            and self.modules.count(module)
+            and is_frozen(module)
+        ]
+        counts = self.modules.roots.get(root)
+        if not norms or counts is None:
+            return
+        everything = sum(1 for _ in root.parameters())
+        still = sum(not each.requires_grad for each in root.parameters())
+        source = counts.train_source or counts.first_source
+        if still == everything:
+            if not self._is_left_alone(root):
+                return
+            source = counts.last_source
+        moved = [each.num_batches_tracked for _, each in norms]
+        self.recorder.event(
+            "frozen-norm-trains",
+            source,
+            norms[0][0],
+            norms=len(norms),
+            moved=sum(each is not None and int(each) > 0 for each in moved),
+            frozen_parameters=still,
+            parameters=everything,
+        )
+
+    def _is_left_alone(self, root: nn.Module) -> bool:
+        """Whether the weights of a network that is frozen whole are those of the last look: it is
+        neither averaged from another one nor trained in turns."""
+        first = list(root.parameters())[:4]
+        sums = tuple(float(each.detach().flatten()[:COMPARED].double().sum()) for each in first)
+        known = self._frozen.get(root)
+        self._frozen[root] = sums
+        return known == sums
 
     def note_roots(self) -> None:
         """Note how root modules were called while they were trained."""
@@ -179,6 +224,7 @@ class ModuleFlags:
                 (name, type(each).__name__)
                 for name, each in root.named_modules()
                 if (isinstance(each, DROPPING) and each.p > 0) or isinstance(each, NORMALISING)
+                if not _is_in_frozen(root, name)
             ]
             self.recorder.measure(
                 "root-trained",
@@ -194,3 +240,17 @@ class ModuleFlags:
                 eval_code="" if counts.eval_source is None else counts.eval_source.code,
                 trains=counts.is_optimized,
             )
+
+
+def is_frozen(module: nn.Module) -> bool:
+    """Whether the module has parameters of its own, and trains none of them."""
+    own = list(module.parameters(recurse=False))
+    return bool(own) and not any(each.requires_grad for each in own)
+
+
+def _is_in_frozen(root: nn.Module, name: str) -> bool:
+    """Whether the part of ``root`` around a module is frozen: it may be in eval mode then."""
+    module = root.get_submodule(name)
+    if next(module.parameters(), None) is None:
+        module = root.get_submodule(name.rpartition(".")[0])
+    return not any(each.requires_grad for each in module.parameters())

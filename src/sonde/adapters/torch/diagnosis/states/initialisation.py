@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,10 +12,15 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from sonde.adapters.torch.calling_line import caller
-from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
+from sonde.adapters.torch.diagnosis.loop.calls import (
+    OptimizerState,
+    TrainingCalls,
+    parameters_of,
+)
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.adapters.torch.diagnosis.states.kept_states import States
 from sonde.core.patching import wrap
+from sonde.diagnosis.evidence import EvidenceEvent
 
 INITIALISERS = tuple(name for name in dir(nn.init) if name.endswith("_") and name[0] != "_")
 FILLING = ("fill_", "zero_")
@@ -29,6 +34,7 @@ class Initialisation:
     recorder: EvidenceRecorder
     training: TrainingCalls
     states: States
+    _again: list[tuple[EvidenceEvent, int]] = field(default_factory=list)
 
     def install(self, undo: ExitStack) -> None:
         for name in INITIALISERS:
@@ -74,6 +80,20 @@ class Initialisation:
             self._note(name, tensor)
 
     @shielded
+    def before_step(self, optimizer: torch.optim.Optimizer, state: OptimizerState) -> None:
+        """The first step of an optimizer: weights that were initialised before it begin another
+        training, such as that of the next fold."""
+        if state.seen.steps or not self._again:
+            return
+        held = {id(each) for each in parameters_of(optimizer)}
+        for event, key in self._again:
+            if key in held:
+                event.numbers["restarts"] = True
+        self._again.clear()
+
+    @shielded
     def _note(self, name: str, tensor: torch.Tensor, event: str = "init") -> None:
         shape = "" if is_lazy(tensor) else str(tuple(tensor.shape))
-        self.recorder.event(event, caller(), f"{name} {shape}".strip())
+        noted = self.recorder.event(event, caller(), f"{name} {shape}".strip())
+        if noted is not None and event == "init-after-step":
+            self._again.append((noted, id(tensor)))

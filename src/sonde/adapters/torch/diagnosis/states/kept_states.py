@@ -111,7 +111,9 @@ class States:
                 path,
                 progress=has_progress or path in self._saved,
                 holds_optimizer=has_optimizer,
-                parameters=" ".join(str(id(each)) for each in list(module.parameters())[:3]),
+                saved_here=path in self._saved,
+                is_whole=_holds_all(state, module),
+                parameters=" ".join(str(id(each)) for each in module.parameters()),
             )
 
     def _around_optimizer_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,13 +135,16 @@ class States:
             return
         held = {str(id(each)) for each in parameters_of(optimizer)}
         for event in self.recorder.evidence.named("weights-loaded"):
-            if held & set(str(event.numbers.get("parameters", "")).split()):
+            loaded = set(str(event.numbers["parameters"]).split())
+            # A new head, or a part of a state, is fine-tuned, not resumed.
+            if event.numbers["is_whole"] and held and held <= loaded:
                 self.recorder.event(
                     "loaded-weights-trained",
                     event.source,
                     state.seen.name,
                     file=event.subject,
                     progress=event.numbers["progress"],
+                    saved_here=event.numbers["saved_here"],
                     holds_optimizer=event.numbers["holds_optimizer"],
                 )
 
@@ -192,3 +197,10 @@ class States:
         for each in (value, *value.values()):
             if isinstance(each, dict):
                 self._file_steps[id(each)] = entry
+
+
+def _holds_all(state: Any, module: nn.Module) -> bool:
+    """Whether a state has a tensor for each parameter of a module, and of no other network."""
+    names = {name for name, _ in module.named_parameters()}
+    others = names.union(name for name, _ in module.named_buffers())
+    return isinstance(state, dict) and names <= set(state) <= others

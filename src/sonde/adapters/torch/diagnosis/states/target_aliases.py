@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,7 +20,9 @@ from sonde.adapters.torch.diagnosis.recorder import (
 )
 from sonde.core.weak_table import WeakTable
 
-AT_STEP = 3
+LOOKED_AT = (3, 30, 100, 300)
+"""Steps after which the names of networks are looked at: a program may share memory later."""
+COMPARED = 64
 _TARGET = re.compile(r"(^|_)(target|teacher|ema|momentum|averaged|old|slow|shadow)(_|\d|$)")
 
 
@@ -27,13 +30,26 @@ _TARGET = re.compile(r"(^|_)(target|teacher|ema|momentum|averaged|old|slow|shado
 class _Alias:
     names: tuple[str, ...]
     first: torch.Tensor
-    version: int
+    version: int = 0
+    values: torch.Tensor | None = None
+
+    def keep(self) -> None:
+        """Remember the state that the optimizer's step has left."""
+        self.version, self.values = self.first._version, _values(self.first).clone()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the program has written since; a write to ``.data`` keeps the version."""
+        if self.values is None or self.first._version > self.version:
+            return self.values is not None
+        return not torch.equal(_values(self.first), self.values)
 
 
 @dataclass(slots=True, eq=False)
 class TargetAliases:
     """Notes networks that are their own target: held under two names, and written to between the
-    steps of the optimizer, as by an averaging that averages a network with itself."""
+    steps of the optimizer, as by an averaging that averages a network with itself; and targets that
+    are objects of their own, but share all their parameters with another network."""
 
     recorder: EvidenceRecorder
     modules: ModuleCalls
@@ -41,30 +57,52 @@ class TargetAliases:
 
     @shielded
     def after_step(self, optimizer: torch.optim.Optimizer, state: Any) -> None:
-        if self.recorder.step == AT_STEP:
+        if self.recorder.step in LOOKED_AT:
             self._find(dict(variables_in_own_frame()))
         for module in list(self._aliases):
             known = self._aliases.get(module)
             if known is not None:
-                known.version = known.first._version
+                known.keep()
 
     @shielded
     def before_step(self, optimizer: torch.optim.Optimizer, state: Any) -> None:
         for module in list(self._aliases):
             known = self._aliases.get(module)
-            if known is not None and known.first._version > known.version:
+            if known is not None and known.is_written:
                 self.recorder.event("target-is-itself", caller(), " ".join(known.names))
 
     def _find(self, variables: dict[str, object]) -> None:
-        names: dict[int, tuple[nn.Module, list[str]]] = {}
+        groups: dict[tuple[int, ...], list[tuple[str, nn.Module]]] = {}
         for name, module in (*_attributes(self.modules), *_modules(variables)):
-            names.setdefault(id(module), (module, []))[1].append(name)
-        for module, held in names.values():
-            first = next(module.parameters(), None)
-            targets = [each for each in held if _TARGET.search(each.rpartition(".")[2])]
-            if first is not None and targets and len(targets) < len(set(held)):
-                ordered = (*targets, *(each for each in held if each not in targets))
-                self._aliases[module] = _Alias(ordered[:4], first, first._version)
+            held = tuple(each.data_ptr() for each in module.parameters() if each.numel())
+            if held and any(each.requires_grad for each in module.parameters()):
+                groups.setdefault(held, []).append((name, module))
+        for named in groups.values():
+            targets = [each for each in named if _TARGET.search(each[0].rpartition(".")[2])]
+            others = [each for each in named if each not in targets]
+            if targets and others:
+                self._note(targets, others)
+
+    def _note(
+        self, targets: list[tuple[str, nn.Module]], others: list[tuple[str, nn.Module]]
+    ) -> None:
+        names = tuple(dict.fromkeys(name for name, _ in (*targets, *others)))[:4]
+        (_, target), (_, other) = targets[0], others[0]
+        if any(one is two for _, one in targets for _, two in others):
+            first = next(iter(target.parameters()))
+            self._aliases[target] = _Alias(names, first)
+        elif not _contains(target, other) and not _contains(other, target):
+            tensors = sum(1 for _ in target.parameters())
+            self.recorder.event("target-shares", None, " ".join(names), tensors=tensors)
+
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().flatten()[:COMPARED]
+
+
+def _contains(outer: nn.Module, inner: nn.Module) -> bool:
+    """Whether one is a wrapper around the other."""
+    return any(each is inner for each in outer.modules())
 
 
 def _attributes(modules: ModuleCalls) -> Iterator[tuple[str, nn.Module]]:
@@ -75,6 +113,11 @@ def _attributes(modules: ModuleCalls) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _modules(variables: dict[str, object]) -> Iterator[tuple[str, nn.Module]]:
+    """Networks in variables, and in attributes of objects in variables, such as an agent."""
     for name, value in variables.items():
         if isinstance(value, nn.Module):
             yield name, value
+        elif not isinstance(value, (type, ModuleType, torch.Tensor, torch.optim.Optimizer)):
+            for key, held in list(getattr(value, "__dict__", {}).items()):
+                if isinstance(held, nn.Module):
+                    yield key, held

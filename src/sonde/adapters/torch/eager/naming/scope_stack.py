@@ -25,6 +25,8 @@ _RUNNERS = {
     (os.path.join(_TORCH, "optim", "optimizer.py"), "wrapper"),
 }
 
+_RUNNER_NAMES = frozenset(name for _, name in _RUNNERS)
+
 Runner = nn.Module | torch.optim.Optimizer
 
 
@@ -47,7 +49,8 @@ def _runner_frames(frame: FrameType | None) -> Iterator[FrameType]:
     return (
         each
         for each in private.frames_from(frame)
-        if (each.f_code.co_filename, each.f_code.co_name) in _RUNNERS
+        if each.f_code.co_name in _RUNNER_NAMES
+        and (each.f_code.co_filename, each.f_code.co_name) in _RUNNERS
     )
 
 
@@ -88,9 +91,12 @@ class ScopeStack:
         scope: OpScope = self._tables.scope
         if scope.phase != "optimizer":
             return scope
-        codes = {frame.f_code for frame in private.frames_from(caller)}
+        codes: set[CodeType] | None = None  # Found only if there is a closure.
         for each in reversed(self._entered):
-            if each.closure is None or each.closure not in codes:
+            if each.closure is None:
+                return each.scope
+            codes = codes or {frame.f_code for frame in private.frames_from(caller)}
+            if each.closure not in codes:
                 return each.scope
         return self._registry.default
 

@@ -14,10 +14,11 @@ import torch
 import sonde
 from sonde.adapters.torch.private import frames_from
 from sonde.core.graph import Source
+from sonde.core.text.notebook_cells import shown_file
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _SONDE = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
-_RUNNER = os.path.join(_SONDE, "cli", "")
+_RUNNERS = (os.path.join(_SONDE, "cli", ""), os.path.join(_SONDE, "integrations", "notebook", ""))
 _REPLAY = os.path.join(_SONDE, "adapters", "torch", "replay", "execution.py")
 _STDLIB = os.path.abspath(sysconfig.get_paths()["stdlib"]) + os.sep
 _PACKAGES = tuple(
@@ -30,6 +31,7 @@ _SEED_FUNCTION = "_make_grads"
 _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 
 MOST_FRAMES = 32
+_MOST_KNOWN = 20_000
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 
@@ -101,19 +103,46 @@ def find_user_frame(caller: FrameType) -> tuple[int, FrameType | None]:
     return 0, None
 
 
+# Frames and stacks that were met before. The ops of one line, of which a large network runs
+# thousands in a step, share one object; the garbage collector looks at each object again and again.
+_known_sources: dict[tuple[str, int, str], Source] = {}
+_known_stacks: dict[tuple[Source, ...], tuple[Source, ...]] = {}
+
+
 def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
     """The user's frames from ``frame`` outwards to where Sonde runs the script, if it does, or
     executes a step again."""
     found: list[Source] = []
     for each in frames_from(frame):
         code = each.f_code
-        if len(found) == MOST_FRAMES or code.co_filename.startswith((_RUNNER, _REPLAY)):
+        if len(found) == MOST_FRAMES or _begins_script(code.co_filename):
             break
         if is_user_file(code.co_filename):
-            line = each.f_lineno or code.co_firstlineno
-            text = linecache.getline(code.co_filename, line, each.f_globals).strip()
-            found.append(Source(code.co_filename, line, plain_function(code.co_name), text))
-    return tuple(found)
+            found.append(_source_of(each))
+    if len(_known_stacks) > _MOST_KNOWN:
+        _known_stacks.clear()
+    stack = tuple(found)
+    return _known_stacks.setdefault(stack, stack)
+
+
+@cache
+def _begins_script(filename: str) -> bool:
+    return filename.startswith((*_RUNNERS, _REPLAY))
+
+
+def _source_of(frame: FrameType) -> Source:
+    code = frame.f_code
+    line = frame.f_lineno or code.co_firstlineno
+    file = shown_file(code.co_filename)
+    key = (file, line, code.co_name)
+    known = _known_sources.get(key)
+    if known is None:
+        if len(_known_sources) > _MOST_KNOWN:
+            _known_sources.clear()
+        text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+        known = Source(file, line, plain_function(code.co_name), text)
+        _known_sources[key] = known
+    return known
 
 
 def plain_function(name: str) -> str:

@@ -67,7 +67,8 @@ class BackwardRecorder:
         if output.backward is None:
             output.backward = self._running.number
             if not self._running.is_connected or output.is_small:
-                output.gradient = gradient.detach()
+                with private.unobserved():
+                    output.gradient = gradient.detach()
         else:  # Differentiated twice: the graph was retained.
             output.gradient = None
 

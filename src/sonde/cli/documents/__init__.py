@@ -1,0 +1,1 @@
+"""What the commands print with ``--json``: the types, and their schemas in ``docs/schemas``."""

@@ -1,0 +1,1 @@
+"""Tensors as small pieces of HTML, for notebooks."""

@@ -1,0 +1,1 @@
+"""Statistics of many steps as Parquet files, written and read by DuckDB."""

@@ -1,0 +1,128 @@
+"""``SondeCallback`` for Lightning's ``Trainer``, and ``SondeFabricCallback`` for Fabric.
+
+from sonde.integrations.lightning import SondeCallback
+
+trainer = Trainer(..., callbacks=[SondeCallback()])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from sonde.core.finding import Finding
+from sonde.integrations.missing_library import MissingLibraryError
+from sonde.integrations.observed_training import ObservedTraining
+
+try:
+    # The two packages have the same classes, and each accepts only its own.
+    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+        from pytorch_lightning import Callback, LightningModule, Trainer
+    else:
+        from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError as _error:
+    raise MissingLibraryError("lightning", "lightning", _error) from None
+
+_COUNT = "sonde_findings"
+
+
+class SondeCallback(Callback):  # type: ignore[misc]
+    """Guards and diagnoses what a Trainer fits.
+
+    The options are those of `ObservedTraining`: ``guard``, ``diagnose``, ``on_trigger`` and the
+    others of ``sonde.guard``. ``findings`` has what was found; ``sonde_findings``, their number, is
+    logged and goes to the loggers. The sanity check before the training is not observed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._training = ObservedTraining(**options)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found in the last training, in the order in which it was found."""
+        return list(self._training.findings)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._training.begin(
+            steps_done=trainer.global_step,
+            step_name=lambda step: f" (Lightning's step {step + 1})",
+        )
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
+        if self._log(trainer):
+            pl_module.log(_COUNT, float(len(self._training.findings)), logger=False)
+        if self._training.should_stop:
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._training.end()
+        self._log(trainer)
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        self._training.end(exception)
+        self._log(trainer)
+
+    def _log(self, trainer: Trainer) -> bool:
+        """Write new findings to the loggers; whether there are any."""
+        found = self._training.take()
+        if found:
+            log_findings(trainer.loggers, found, len(self._training.findings), trainer.global_step)
+        return bool(found)
+
+
+class SondeFabricCallback:
+    """Guards and diagnoses a loop with Fabric: ``Fabric(callbacks=[SondeFabricCallback()])``.
+
+    It begins when ``fabric.setup`` has set up the model, and ends with
+    ``fabric.call("on_train_end")`` or with the program. With ``on_trigger="stop"`` the loop has to
+    look at ``should_stop``.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._training = ObservedTraining(**options)
+        self._fabric: Any = None
+        self._updates = 0
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was found, in the order in which it was found."""
+        return list(self._training.findings)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the loop should end: a step triggered, and its update was skipped."""
+        return self._training.should_stop
+
+    def on_after_setup(self, fabric: Any, module: Any) -> None:
+        if self._fabric is None:  # Of several models the first one begins.
+            self._fabric, self._updates = fabric, 0
+            self._training.begin()
+
+    def on_after_optimizer_step(self, strategy: Any, optimizer: Any) -> None:
+        self._updates += 1
+        self._log()
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self._training.end()
+        self._log()
+        self._fabric = None
+
+    def _log(self) -> None:
+        found = self._training.take()
+        if found and self._fabric is not None:
+            loggers = self._fabric.loggers
+            log_findings(loggers, found, len(self._training.findings), self._updates)
+
+
+def log_findings(loggers: Any, found: list[Finding], count: int, step: int) -> None:
+    """Write the number of findings to loggers, and their texts where a logger takes texts."""
+    for logger in loggers:
+        logger.log_metrics({_COUNT: float(count)}, step=step)
+        for each in found:
+            with contextlib.suppress(AttributeError, TypeError):
+                logger.experiment.add_text("sonde_finding", each.message, step)

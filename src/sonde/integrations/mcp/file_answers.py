@@ -1,0 +1,179 @@
+"""Answers about what is on disk: findings, op, tensor, series, compare, ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sonde.core.errors import UsageError
+from sonde.core.text.number_text import count_text
+from sonde.integrations.mcp.answer import NextCall, ToolAnswer
+from sonde.integrations.mcp.findings import (
+    Facts,
+    finding_facts,
+    kept_facts,
+    overflow_facts,
+    place_text,
+    without_nothing,
+)
+
+MOST_VALUES: Final = 64
+_MOST_POINTS: Final = 40
+_STATISTICS: Final = ("min", "max", "avg", "std", "nan count", "positive inf count")
+_MORE_STATISTICS: Final = ("negative inf count", "zero count", "count")
+
+
+def findings_answer(document: Any, root: Path, path: str) -> ToolAnswer:
+    """What is wrong with a run on disk: findings, ops with NaN or Inf, kept steps."""
+    findings = [finding_facts(each, root) for each in document.get("findings") or ()]
+    faults = overflow_facts(document.get("overflow") or (), root)
+    kept = kept_facts(document["steps"], root) if "signals" in document else []
+    calls = []
+    if kept:
+        verdict = f"step {kept[0]['step']} was kept: {kept[0].get('kept_because')}"
+        why = "where NaN begin, which rows"
+        calls.append(NextCall(tool="replay", arguments={"step": kept[0]["id"]}, why=why))
+    if faults:
+        at = faults[0].get("line", "an unknown line")
+        verdict = f"NaN or Inf begin in step {faults[0]['step']} at {faults[0]['op']}, {at}"
+        place = {"path": path, "op": faults[0]["op"], "steps": str(faults[0]["step"])}
+        calls.append(NextCall(tool="op", arguments=place, why="its inputs and outputs"))
+    if findings:
+        verdict = f"{findings[0]['status']}: {findings[0]['message']}"
+    elif not kept and not faults:
+        verdict = "nothing was found; this says nothing about what was not observed"
+    facts = {
+        "findings": findings,
+        "kept_steps": kept,
+        "ops_with_nan_or_inf": faults,
+        "problems": [each["message"] for each in document.get("problems") or ()],
+        "steps": [] if kept else sorted({each["step"] for each in document.get("steps") or ()}),
+    }
+    return ToolAnswer(verdict=verdict, facts=without_nothing(facts), next=calls)
+
+
+def op_answer(document: Any, root: Path, path: str) -> ToolAnswer:
+    """The inputs and outputs of ops, in the order in which they ran."""
+    ops: dict[tuple[int, int, str], Facts] = {}
+    for each in document["tensors"]:
+        key = (each["rank"], each["step"], each["op"])
+        head = {
+            "id": f"step {each['step']} {each['op']}",
+            "rank": each["rank"] or None,
+            "phase": each["phase"],
+            "line": place_text(each["source"], root),
+            "code": None if each["source"] is None else each["source"]["code"].strip(),
+        }
+        found = ops.setdefault(key, {**without_nothing(head), "tensors": []})
+        found["tensors"].append(_tensor_facts(each))
+    count = len(document["tensors"])
+    first = document["tensors"][0]
+    place = {"path": path, "op": first["op"], "step": first["step"]}
+    return ToolAnswer(
+        verdict=f"{count_text(len(ops), 'execution')} of ops, {count_text(count, 'tensor')}; "
+        f"{document['more']} more",
+        facts={"ops": list(ops.values())},
+        truncated=bool(document["more"]),
+        next=[NextCall(tool="tensor", arguments=place, why="elements, at most 64")],
+    )
+
+
+def _tensor_facts(each: Mapping[str, Any]) -> Facts:
+    known = each["statistics"]
+    wanted = (*_STATISTICS, *_MORE_STATISTICS)
+    finite = ("finite min", "finite max") if known.get("nan count") else ()
+    numbers = {name: _rounded(known[name]) for name in (*wanted, *finite) if known.get(name)}
+    shape = None if each["shape"] is None else f"{each['dtype']}{each['shape']}"
+    head = {"slot": f"{each['io']}.{each['slot']}", "type": shape, "problem": each["problem"]}
+    return {**without_nothing(head), **numbers}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def tensor_answer(document: Any, root: Path, slot: int) -> ToolAnswer:
+    """At most 64 elements of one tensor."""
+    found = [each for each in document["tensors"] if each["slot"] == slot]
+    names = sorted({each["op"] for each in found})
+    if len(names) != 1:
+        listed = ", ".join(names[:5]) or "none"
+        raise UsageError(
+            f"{len(names)} ops match and have slot {slot}; give the full name of one: {listed}",
+            slug="no-such-op",
+        )
+    each = found[0]
+    if each.get("elements") is None:
+        raise UsageError(
+            f"the dump has no values of {each['op']}, only statistics; dump tensors with run or "
+            "replay, or ask for op",
+            slug="no-values",
+        )
+    values = each["elements"]["values"]
+    facts = {
+        **_tensor_facts(each),
+        "id": f"step {each['step']} {each['op']} {each['io']}.{each['slot']}",
+        "line": place_text(each["source"], root),
+        "index": each["elements"]["index"],
+        "values": [_rounded(value) for value in values[:MOST_VALUES]],
+    }
+    shown = min(len(values), MOST_VALUES)
+    return ToolAnswer(
+        verdict=f"{shown} of {len(values)} elements at this index, row by row",
+        facts=without_nothing(facts),
+        truncated=len(values) > MOST_VALUES,
+    )
+
+
+def series_answer(steps: Sequence[int], values: Sequence[Any], name: str) -> ToolAnswer:
+    """One number over the steps, thinned; the first that is not finite is always there."""
+    numbers = [value if isinstance(value, int | float) else math.nan for value in values]
+    bad = next((at for at, value in enumerate(numbers) if not math.isfinite(value)), None)
+    stride = max(1, math.ceil(len(steps) / _MOST_POINTS))
+    kept = {*range(0, len(steps), stride), len(steps) - 1, *(() if bad is None else (bad,))}
+    finite = [value for value in numbers if math.isfinite(value)]
+    extremes = f", from {min(finite):.6g} to {max(finite):.6g}" if finite else ""
+    turned = "" if bad is None else f"; not finite from step {steps[bad]} on"
+    facts = {
+        "first_not_finite": None if bad is None else steps[bad],
+        "points": [[steps[at], _rounded(values[at])] for at in sorted(kept) if at >= 0],
+    }
+    return ToolAnswer(
+        verdict=f"{name}: {len(steps)} steps{extremes}{turned}",
+        facts=without_nothing(facts),
+        truncated=stride > 1,
+    )
+
+
+def compare_answer(document: Any, root: Path) -> ToolAnswer:
+    """Whether two runs agree, and where they diverge first."""
+    first = document["first_divergence"]
+    verdict = f"{document['verdict']}: {len(document['pairs'])} pairs of ops"
+    short = None
+    if first is not None:
+        verdict = (
+            f"diverged first in step {first['step']}, {first['phase']}: {first['a']} against "
+            f"{first['b']}; off by {first['error']}, allowed {first['allowed']}"
+        )
+        names = ("step", "phase", "a", "b", "cause", "advice", "error", "allowed", "input_error")
+        short = {
+            **{name: first[name] for name in (*names, "tensor_a", "tensor_b", "inheritors")},
+            "line_a": place_text(first["source_a"], root),
+            "line_b": place_text(first["source_b"], root),
+        }
+    facts = {
+        "first_divergence": None if short is None else without_nothing(short),
+        "reasons": document.get("reasons"),
+        "notes": document.get("notes"),
+        "unpaired": [f"{each['side']}: {each['op']}" for each in document["unpaired"]],
+    }
+    return ToolAnswer(verdict=verdict, facts=without_nothing(facts))
+
+
+def ranks_answer(document: Any, root: Path) -> ToolAnswer:
+    """What differs between the ranks of a distributed training."""
+    findings = [finding_facts(each, root) for each in document["findings"]]
+    verdict = findings[0]["message"] if findings else "the ranks agree in what was compared"
+    return ToolAnswer(verdict=verdict, facts=without_nothing({"findings": findings}))

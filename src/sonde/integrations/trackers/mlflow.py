@@ -1,0 +1,54 @@
+"""MLflow: metrics under ``sonde/``, findings as tags and a text, captured steps as artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from sonde.integrations.missing_library import MissingLibraryError
+
+try:
+    import mlflow
+except ImportError as _error:
+    raise MissingLibraryError("mlflow", "mlflow", _error) from None
+
+_MOST_TAG = 5000
+
+
+class MlflowTracker:
+    """A run of MLflow, which has no alerts: a finding is a tag, which its page shows and searches,
+    and ``sonde/findings.txt`` has them all."""
+
+    def __init__(self, run_id: str, *, is_own: bool) -> None:
+        self._id = run_id
+        self._is_own = is_own
+        self._client = mlflow.MlflowClient()
+        self._texts: list[str] = []
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        mlflow.log_metrics(dict(values), step=step, run_id=self._id, synchronous=True)
+
+    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
+        self._texts.append(f"{level} {title}\n{text}\n")
+        name = f"sonde.finding.{len(self._texts)}"
+        self._client.set_tag(self._id, name, f"{level} {title}: {text}"[:_MOST_TAG])
+        self._client.log_text(self._id, "\n".join(self._texts), "sonde/findings.txt")
+
+    def keep(self, directory: Path) -> None:
+        self._client.log_artifacts(self._id, str(directory), f"sonde/{directory.name}")
+
+    def close(self) -> None:
+        if self._is_own:
+            self._client.set_terminated(self._id)
+
+
+def open_run(project: str) -> MlflowTracker:
+    """The run that the program has opened, or an own one in the experiment ``project``."""
+    active = mlflow.active_run()
+    if active is not None:
+        return MlflowTracker(active.info.run_id, is_own=False)
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name(project)
+    number = client.create_experiment(project) if experiment is None else experiment.experiment_id
+    return MlflowTracker(client.create_run(number).info.run_id, is_own=True)

@@ -1,0 +1,49 @@
+"""TensorBoard: series and texts under ``sonde/`` in an event file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from sonde.integrations.missing_library import MissingLibraryError
+
+try:
+    import tensorboard  # type: ignore[import-untyped]  # noqa: F401
+except ImportError as _error:
+    raise MissingLibraryError("tensorboard", "summary", _error) from None
+
+_DIRECTORY: Final = "runs"
+"""That of torch's SummaryWriter, so that ``tensorboard --logdir runs`` shows both."""
+
+
+class TensorboardTracker:
+    """An event file, which has no alerts and no artifacts: a finding is a text, with the address of
+    the captured step."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self._alerts = 0
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
+        lines = "  \n".join(text.splitlines())  # Two blanks break a line in Markdown.
+        self._writer.add_text("sonde/finding", f"**{level} {title}**  \n{lines}", self._alerts)
+        self._writer.flush()
+        self._alerts += 1
+
+    def keep(self, directory: Path) -> None:
+        """The address of the step is in the text of its finding."""
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def open_run(project: str) -> TensorboardTracker:
+    """An own event file: programs do not say where theirs are."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    return TensorboardTracker(SummaryWriter(str(Path(_DIRECTORY) / f"sonde_{project}")))

@@ -1,0 +1,47 @@
+"""Trackio: alerts, artifacts and series under ``sonde/``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from sonde.integrations.missing_library import MissingLibraryError
+
+try:
+    import trackio
+    from trackio import context_vars
+except ImportError as _error:
+    raise MissingLibraryError("trackio", "trackio", _error) from None
+
+
+class TrackioTracker:
+    """A run of Trackio."""
+
+    def __init__(self, run: Any, *, is_own: bool) -> None:
+        self._run = run
+        self._is_own = is_own
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(values), step=step)
+
+    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
+        self._run.alert(title, text, level=trackio.AlertLevel[level])
+
+    def keep(self, directory: Path) -> None:
+        artifact = trackio.Artifact(directory.name, type="sonde-step")
+        artifact.add_dir(str(directory))
+        self._run.log_artifact(artifact)
+
+    def close(self) -> None:
+        if self._is_own:
+            trackio.finish()
+
+
+def open_run(project: str) -> TrackioTracker:
+    """The run that the program has opened, or an own one."""
+    active = context_vars.current_run.get()
+    if active is not None:
+        return TrackioTracker(active, is_own=False)
+    run = trackio.init(project=project, embed=False, auto_log_cpu=False, auto_log_gpu=False)
+    return TrackioTracker(run, is_own=True)

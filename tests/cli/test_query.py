@@ -1,0 +1,165 @@
+"""``sonde query``, ``sonde show --trend`` and ``--csv``, ``sonde dump prune``."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.trends.made_stores import MadeTraining, write_training
+
+from sonde.cli.main import main
+from sonde.cli.show_trend import sparkline
+from sonde.dump.statistic_store.files import list_files
+
+
+@pytest.fixture(scope="module")
+def training() -> MadeTraining:
+    return MadeTraining(steps=12)
+
+
+@pytest.fixture(scope="module")
+def dump(training: MadeTraining, tmp_path_factory: pytest.TempPathFactory) -> str:
+    directory = tmp_path_factory.mktemp("asked")
+    categories = ("max", "min", "avg", "l2norm", "zero count", "md5")
+    write_training(training, directory, categories=categories)
+    return str(directory)
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(list(words)) == 0
+    return capsys.readouterr().out
+
+
+def test_without_sql_the_tables_are_listed(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "query", dump)
+    assert "steps 0 to 11, 1 rank" in text
+    assert "rank_outliers(step)" in text
+    assert "columns of tensors: rank, step, op" in text
+
+
+def test_a_table_has_units(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "select bytes, 1234567 as amount, 0.5 as zero_fraction, 2026 as step from ops limit 1"
+    head, row = said(capsys, "query", dump, sql).splitlines()
+    assert head.split() == ["bytes", "amount", "zero_fraction", "step"]
+    assert row.split() == ["80", "B", "1,234,567", "50", "%", "2026"]
+    assert "and 117 more rows" in said(capsys, "query", dump, "from tensors", "--limit", "99")
+
+
+def test_csv_and_json_have_every_digit(
+    dump: str, training: MadeTraining, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "select op, max from tensors where step = 5 order by op"
+    expected = {name: float(array.max()) for name, array in training.arrays[5].items()}
+    rows = csv.DictReader(io.StringIO(said(capsys, "query", dump, sql, "--csv")))
+    assert {row["op"]: float(row["max"]) for row in rows} == expected
+    found = json.loads(said(capsys, "query", dump, sql, "--json"))
+    assert {row["op"]: row["max"] for row in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["selec 1"], "the query cannot be answered"),
+        (["from tensors", "--csv", "--json"], "--csv and --json exclude each other"),
+    ],
+)
+def test_a_wrong_query_is_one_line(
+    dump: str, words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", dump, *words]) == 2
+    found = capsys.readouterr()
+    assert line in found.err
+    assert len(found.err.splitlines()) == 1
+    if "--json" in words:
+        assert line in json.loads(found.out)["error"]["message"]
+    else:
+        assert found.out == ""
+
+
+def test_a_missing_directory_and_one_without_statistics_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rank_0").mkdir()
+    for place in (tmp_path, tmp_path / "missing"):
+        for words in (["query"], ["show", "--trend", "grad_norm"], ["dump", "prune"]):
+            assert main([*words, str(place)]) == 2
+            assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_trend_of_the_layer_that_changes_most_comes_first(
+    dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = said(capsys, "show", dump, "--trend", "grad_norm").splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["layer", "net/1-Linear"]
+    assert len(lines) == 5
+    found = json.loads(said(capsys, "show", dump, "--trend", "grad_norm", "--json"))
+    assert found["layers"][0]["layer"] == "net/1-Linear"
+    assert found["steps"] == list(range(12))
+    assert main(["show", dump, "--trend", "gradnorm"]) == 2
+    assert "did you mean 'grad_norm'" in capsys.readouterr().err
+    assert main(["show", dump, "--trend", "grad_norm", "--step", "3"]) == 2
+    assert main(["show", dump, "--trend", "grad_norm", "--rank", "7"]) == 2
+
+
+def test_sparklines_show_scale_gaps_and_infinities() -> None:
+    known = np.array([True, True, False, True, True, True])
+    assert sparkline(np.array([0.0, 7.0, np.nan, np.inf, np.nan, 3.5]), known) == "▁█ !!▅"
+    assert sparkline(np.array([1.0, 1e4, 1e8])) == "▁▅█"
+    assert sparkline(np.array([2.0, 2.0])) == "▁▁"
+    assert sparkline(np.array([np.nan, np.inf])) == "!!"
+
+
+def test_a_layer_that_turns_nan_comes_first_and_says_since_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = MadeTraining(steps=50)
+    for step in range(33, 50):
+        training.arrays[step]["Gradients/Default/net/2-Linear/mm-op0"][0, 0] = np.nan
+    write_training(training, tmp_path)
+    lines = said(capsys, "show", str(tmp_path), "--trend", "grad_norm").splitlines()
+    assert "steps 0 to 49" in lines[1]
+    assert lines[2].split()[0] == "net/2-Linear"
+    assert lines[2].endswith("not finite since step 32")  # Two steps are one column.
+    assert "!" in lines[2]
+    assert "!" not in lines[3]
+
+
+def test_csv_is_the_form_of_mindspore(
+    dump: str, training: MadeTraining, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["show", dump, "--csv", "--step", "4"]) == 0
+    text = capfdbinary.readouterr().out.decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["Op Name"] for row in rows} == set(training.arrays[4])
+    for row in rows:
+        array = training.arrays[4][row["Op Name"]]
+        assert float(row["Max Value"]) == array.max()
+        assert int(row["Zero Count"]) == (array == 0).sum()
+        assert (row["Shape"], row["Data Type"], len(row["MD5"])) == ("(4,5)", "Float32", 16)
+    assert main(["show", dump, "--csv", "--json"]) == 2
+
+
+def test_hashes_are_hexadecimal_digits(
+    dump: str, training: MadeTraining, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "select op, md5 from tensors where step = 2"
+    found = json.loads(said(capsys, "query", dump, sql, "--json"))
+    expected = {
+        name: hashlib.md5(array.tobytes()).hexdigest()[:16]
+        for name, array in training.arrays[2].items()
+    }
+    assert {row["op"]: row["md5"] for row in found} == expected
+
+
+def test_prune_thins_what_is_older(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = write_training(MadeTraining(layers=1, steps=300), tmp_path, block_steps=100)
+    text = said(capsys, "dump", "prune", str(tmp_path), "--keep", "100")
+    assert "2 files thinned" in text
+    forms = [each.form for each in list_files(directory, "rows")]
+    assert forms == ["thinned", "thinned", "op_order"]
+    assert main(["dump", "prune", str(tmp_path), "--bucket", "5"]) == 2

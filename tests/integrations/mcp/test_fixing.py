@@ -1,0 +1,56 @@
+"""From "my loss is NaN" to the line and a verified fix, by tools only, as a coding agent does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp")
+
+from tests.integrations.mcp.client import Call, talk
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+VARIANTS = "benchmarks/diagnosis_variants/cases"
+
+
+@pytest.mark.parametrize(
+    ("example", "line", "wrong", "right"),
+    [
+        ("examples/rainfall.py", 30, "torch.log(rain + 1.0)", "torch.log(rain.clamp(min=0) + 1)"),
+        (f"{VARIANTS}/V18_log_prob.py", 23, "torch.log(chosen)", "torch.log(chosen + 1e-6)"),
+        (f"{VARIANTS}/V77_variance_term.py", 15, "z.var(dim=0)", "z.var(dim=0) + 1e-4"),
+    ],
+)
+def test_a_fault_is_found_fixed_and_verified(
+    example: str, line: int, wrong: str, right: str, tmp_path: Path
+) -> None:
+    script = tmp_path / Path(example).name
+    shutil.copy(ROOT / example, script)
+
+    async def conversation(call: Call, _: object) -> None:
+        found = await call("run", script=script.name)
+        fault = found["facts"]["first_fault"]
+        assert fault["line"] == f"{script.name}:{line}"
+        assert wrong in fault["code"]
+        assert fault["status"] == "established"
+        step = found["facts"]["kept_steps"][0]["id"]
+        verify = next(each for each in found["next"] if each["tool"] == "verify")
+        assert verify["arguments"] == {"step": step, "script": script.name}
+
+        before = await call("verify", **verify["arguments"])
+        assert before["facts"]["verdict"] == "still there"
+        replayed = await call("replay", step=step)
+        assert f"{script.name}:{line}" in replayed["verdict"]
+
+        script.write_text(script.read_text().replace(wrong, right))
+        after = await call("verify", **verify["arguments"])
+        assert after["facts"]["verdict"] == "fixed"
+        again = await call("run", script=script.name)
+        assert "kept_steps" not in again["facts"], "no step goes wrong any more"
+        assert again["facts"].get("first_fault", {}).get("id") != fault["id"]
+
+    talk(tmp_path, conversation)

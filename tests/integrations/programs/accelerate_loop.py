@@ -1,0 +1,40 @@
+"""Trains a small network with accelerate, with accumulation."""
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from numbers_network import WORDS, Network, batches, options
+from results import print_results, weights_hash
+
+
+def train(tracker):
+    set_seed(0)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, log_with=tracker)
+    network = Network()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    loader = torch.utils.data.DataLoader(batches(), batch_size=None)
+    model, optimizer, loader = accelerator.prepare(network, optimizer, loader)
+    if tracker is not None:
+        accelerator.init_trackers("tests")
+    for step, batch in enumerate(loader):
+        with accelerator.accumulate(model):
+            loss = model(batch)
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        accelerator.log({"loss": loss.item()}, step=step)
+        if tracker is not None and tracker.should_stop:
+            break
+    accelerator.end_training()
+    return weights_hash(network), step + 1
+
+
+bare, steps = train(None)
+results = {"bare": bare}
+if "bare" not in WORDS:
+    from sonde.integrations.accelerate import SondeTracker
+
+    tracker = SondeTracker(**options())
+    observed, steps = train(tracker)
+    results |= {"observed": observed, "findings": tracker.findings}
+print_results(**results, steps=steps)

@@ -1,0 +1,61 @@
+"""Runs the programs of this folder, which train with real frameworks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.warm_python.starting import warm_python
+
+PROGRAMS = Path(__file__).parent / "programs"
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DISABLE_MLFLOW_INTEGRATION": "1",
+    "KERAS_BACKEND": "torch",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What the program printed as JSON in its last line."""
+        assert self.code == 0, self.stderr
+        found: dict[str, Any] = json.loads(self.stdout.splitlines()[-1])
+        return found
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of Sonde."""
+        return [line for line in self.stderr.splitlines() if line.startswith("sonde: ")]
+
+
+def run(
+    program: str | Path,
+    *words: str,
+    cwd: Path,
+    command: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run a program of this folder in ``cwd``; ``command``: such as ``-m sonde run``."""
+    ended = subprocess.run(
+        [warm_python(), *command, str(PROGRAMS / program), *words],
+        cwd=cwd,
+        env={**os.environ, **OFFLINE, **(variables or {})},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)

@@ -1,0 +1,64 @@
+"""``SondeTracker`` of accelerate, and ``accelerate launch`` of a script under ``sonde run``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integrations.running import OFFLINE, PROGRAMS, run
+
+import sonde
+
+pytest.importorskip("accelerate")
+pytestmark = pytest.mark.slow
+
+
+def test_a_training_is_bit_identical_and_a_nan_is_found(tmp_path: Path) -> None:
+    ended = run("accelerate_loop.py", "fault", cwd=tmp_path)
+    results = ended.results
+    assert results["bare"] == results["observed"]
+    found = [(each["rule"], each["step"]) for each in results["findings"]]
+    assert found == [("non-finite-loss", 2), ("non-finite-op", 2)]
+    assert sonde.signals(tmp_path / "sonde_steps")["micro_batches"].tolist() == [2, 2, 2, 2]
+
+
+def test_stop_tells_the_loop(tmp_path: Path) -> None:
+    assert run("accelerate_loop.py", "fault", "stop", cwd=tmp_path).results["steps"] == 6
+
+
+def started(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=cwd,
+        env={**os.environ, **OFFLINE},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+def test_accelerate_launch_of_a_script_under_sonde_run(tmp_path: Path) -> None:
+    launch = ("accelerate.commands.launch", "--cpu", "-m", "sonde", "run", "--guard")
+    ended = started(*launch, str(PROGRAMS / "accelerate_loop.py"), "fault", "bare", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "sonde: step 2: the loss is nan; it began at Default/" in ended.stderr
+
+
+def test_a_trainer_on_two_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    program = str(PROGRAMS / "transformers_trainer.py")
+    ended = started(*launch, program, "fault", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "(the Trainer's step 2): the loss is nan" in ended.stderr
+    for rank in (0, 1):
+        signals = sonde.signals(tmp_path / "sonde_steps", rank)
+        assert signals["step"].tolist() == [0, 1, 2, 3]
+        assert signals["micro_batches"].tolist() == [2, 2, 2, 2]
+    results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
+    assert len(results) == 2
+    assert len({each[name] for each in results for name in ("bare", "observed")}) == 1

@@ -1,0 +1,236 @@
+"""Views, series and matrices, against numpy on the same arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.trends.made_stores import MadeTraining, add_step, open_writer, write_training
+
+import sonde
+from sonde.core.errors import SondeError
+from sonde.dump.statistic_store import engine
+from sonde.dump.statistic_store.compaction import thin
+from sonde.dump.statistic_store.files import list_files
+from sonde.trends.change import layer_trends
+from sonde.trends.database import TrendDatabase
+
+RELU = "Default/net/0-Linear/relu-op0"
+
+
+def norm(array: NDArray[Any]) -> float:
+    return float(np.linalg.norm(array.astype(np.float64)))
+
+
+@pytest.fixture(scope="module")
+def training() -> MadeTraining:
+    return MadeTraining()
+
+
+@pytest.fixture(scope="module")
+def database(training: MadeTraining, tmp_path_factory: pytest.TempPathFactory) -> TrendDatabase:
+    dump = tmp_path_factory.mktemp("trends")
+    write_training(training, dump)
+    return TrendDatabase(dump)
+
+
+def test_tensors_has_every_statistic_of_every_tensor(
+    training: MadeTraining, database: TrendDatabase
+) -> None:
+    found = database.query("select step, op, max, min, avg, l2norm, zero_count, count from tensors")
+    assert len(found.rows) == sum(map(len, training.arrays.values()))
+    for step, op, *numbers in found.rows:
+        array = training.arrays[step][op].astype(np.float64)
+        expected = [array.max(), array.min(), array.mean(), norm(array), (array == 0).sum(), 20]
+        np.testing.assert_allclose(numbers, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_series_takes_the_last_parts_of_a_name_and_derived_statistics(
+    training: MadeTraining, database: TrendDatabase
+) -> None:
+    found = database.query("from series('0-Linear/relu-op0', 'zero_fraction')")
+    assert [row[1] for row in found.rows] == list(range(training.steps))
+    shares = [(training.arrays[step][RELU] == 0).mean() for step in range(training.steps)]
+    np.testing.assert_allclose([row[6] for row in found.rows], shares)
+
+
+def test_series_of_points_has_median_and_extremes(
+    training: MadeTraining, database: TrendDatabase
+) -> None:
+    found = database.series(RELU, "rms", points=3)
+    rms = np.array([norm(training.arrays[step][RELU]) / 20**0.5 for step in range(30)])
+    parts = rms.reshape(3, 10)
+    np.testing.assert_array_equal(found.steps, [0, 10, 20])
+    np.testing.assert_allclose(found.values, np.median(parts, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(found.low, parts.min(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(found.high, parts.max(axis=1), rtol=1e-6)
+
+
+def test_layers_ignores_views_and_saved_tensors(
+    training: MadeTraining, database: TrendDatabase
+) -> None:
+    rows = database.query("from layers(7)").rows
+    arrays = training.arrays[7]
+    assert [row[1] for row in rows] == ["net/0-Linear", "net/1-Linear", "net/2-Linear"]
+    for number, (_, _, gradient, activation, zeros, weight, ratio, bad) in enumerate(rows):
+        scope = f"Default/net/{number}-Linear"
+        relu = arrays[f"{scope}/relu-op0"]
+        assert gradient == pytest.approx(norm(arrays[f"Gradients/{scope}/mm-op0"]), rel=1e-6)
+        assert activation == pytest.approx(norm(relu) / 20**0.5, rel=1e-6)
+        assert zeros == pytest.approx((relu == 0).mean())
+        assert weight == pytest.approx(norm(arrays[f"{number}.weight"]), rel=1e-6)
+        assert (ratio, bad) == (None, 0)
+
+
+def test_the_matrix_keeps_the_greatest_value_of_each_cell(
+    training: MadeTraining, database: TrendDatabase
+) -> None:
+    found = database.layer_matrix("grad_norm", columns=4)
+    assert found.layers == ("net/0-Linear", "net/1-Linear", "net/2-Linear")
+    np.testing.assert_array_equal(found.steps, [0, 8, 16, 24])
+    name = "Gradients/Default/net/1-Linear/mm-op0"
+    norms = [norm(training.arrays[step][name]) for step in range(30)]
+    expected = [max(norms[start : start + 8]) for start in (0, 8, 16, 24)]
+    np.testing.assert_allclose(found.values[1], expected, rtol=1e-6)
+
+
+def test_growth_names_the_growing_tensor_and_since_when(
+    training: MadeTraining, database: TrendDatabase
+) -> None:
+    first = database.query("select op, first_norm, last_norm, since from growth(5)").rows[0]
+    name = "Gradients/Default/net/1-Linear/mm-op0"
+    means = [
+        np.mean([norm(training.arrays[step][name]) for step in range(start, start + 5)])
+        for start in range(0, 30, 5)
+    ]
+    assert first[0] == name
+    assert first[1:3] == pytest.approx((means[0], means[-1]), rel=1e-6)
+    assert first[3] == 0
+
+
+def test_the_layer_that_changes_most_comes_first(database: TrendDatabase) -> None:
+    found = layer_trends(database.layer_matrix("grad_norm"))
+    assert found[0].layer == "net/1-Linear"
+    assert found[0].factor > 1000
+    assert found[0].turned is None
+
+
+def test_the_first_nan_is_found_on_every_rank(tmp_path: Path) -> None:
+    for rank, (step, op) in {0: (11, RELU), 3: (4, "1.weight")}.items():
+        training = MadeTraining(seed=rank)
+        for later in range(step, training.steps):
+            training.arrays[later][op][1, 2] = np.inf if rank else np.nan
+        write_training(training, tmp_path, rank=rank, block_steps=7)
+    rows = TrendDatabase(tmp_path).query("select rank, step, op from first_nonfinite").rows
+    assert rows == ((3, 4, "1.weight"), (0, 11, RELU))
+
+
+def test_nan_and_infinities_stay_what_they_are_through_all_forms(tmp_path: Path) -> None:
+    training = MadeTraining(steps=6)
+    bad = training.arrays[2][RELU]
+    bad[0, :3] = [np.nan, np.inf, 1.0]
+    training.arrays[3][RELU][0, 0] = -np.inf
+    training.arrays[4][RELU] = np.zeros((0, 5), np.float32)
+    directory = write_training(training, tmp_path, block_steps=3)
+    found = TrendDatabase(tmp_path).query(
+        "select step, max, min, l2norm from tensors where op = ? order by step", (RELU,)
+    )
+    rows = {step: numbers for step, *numbers in found.rows}
+    assert np.isnan(rows[2]).all()
+    assert (rows[3][1], rows[3][2]) == (-np.inf, np.inf)
+    assert (rows[4][0], rows[4][1]) == (None, None)
+    matrix = TrendDatabase(tmp_path).layer_matrix("activation_rms")
+    assert matrix.is_known[0, 2]
+    assert np.isnan(matrix.values[0, 2])
+    assert np.isinf(matrix.values[0, 3])
+    for file in list_files(directory, "rows"):
+        thin(engine.connect(), file)
+    again = TrendDatabase(tmp_path).layer_matrix("activation_rms")
+    assert np.isnan(again.values[0, 2])
+
+
+def test_the_rank_that_differs_is_named(tmp_path: Path) -> None:
+    for rank in range(4):
+        training = MadeTraining(steps=3)
+        if rank == 2:
+            training.arrays[1][RELU] *= 2
+        write_training(training, tmp_path, rank=rank)
+    rows = TrendDatabase(tmp_path).query("select rank, op, deviation from rank_outliers(1)").rows
+    assert rows == ((2, RELU, pytest.approx(0.5)),)
+
+
+def test_a_thinned_run_answers_the_same_questions(tmp_path: Path) -> None:
+    training = MadeTraining(steps=300)
+    training.arrays[170]["1.weight"][0, 0] = np.nan
+    directory = write_training(training, tmp_path)
+    thin(engine.connect(), list_files(directory, "rows")[0])
+    database = TrendDatabase(tmp_path)
+    assert database.query("select step, op from first_nonfinite").rows == ((170, "1.weight"),)
+    (row,) = database.query(f"from series('{RELU}', 'l2norm') where step = 200").rows
+    norms = [norm(training.arrays[step][RELU]) for step in range(200, 300)]
+    assert row[2] == 100
+    assert row[7:] == pytest.approx((min(norms), max(norms)), rel=1e-6)
+
+
+def test_a_run_that_goes_on_is_asked_again(tmp_path: Path) -> None:
+    training = MadeTraining(steps=9)
+    ops, writer = open_writer(tmp_path / "rank_0" / "statistics", piece_seconds=0.0, block_steps=4)
+    database = None
+    for step, arrays in training.arrays.items():
+        add_step(ops, writer, training, step, arrays)
+        while database is None:
+            try:
+                database = TrendDatabase(tmp_path)
+            except SondeError:
+                assert writer.error is None
+        while database.steps()[1] < step:
+            assert writer.error is None
+            database.refresh()
+        count = database.query("select count(*) from tensors").rows[0][0]
+        assert count == (step + 1) * len(training.nodes())
+    writer.close()
+
+
+def test_the_range_of_steps_is_asked_once_until_there_are_new_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = MadeTraining(steps=6)
+    write_training(training, tmp_path)
+    database = TrendDatabase(tmp_path)
+    asked: list[str] = []
+    query = database.query
+    monkeypatch.setattr(database, "query", lambda sql: asked.append(sql) or query(sql))
+    assert [database.steps() for _ in range(3)] == [(0, 5)] * 3
+    assert len(asked) == 1
+    ops, writer = open_writer(tmp_path / "rank_1" / "statistics")
+    add_step(ops, writer, training, 9, training.arrays[5])
+    writer.close()
+    database.refresh()
+    assert database.steps() == (0, 9)
+
+
+def test_a_wrong_query_is_one_line(database: TrendDatabase) -> None:
+    for sql in ("selec 1", "from nothing", "select nope from tensors", "from series('a', 'b')"):
+        with pytest.raises(SondeError, match="the query cannot be answered") as raised:
+            database.query(sql if "series" not in sql else f"from series('{RELU}', 'b')")
+        assert "\n" not in str(raised.value)
+    with pytest.raises(SondeError, match="did you mean 'l2norm'"):
+        database.series(RELU, "l2nrm")
+    with pytest.raises(SondeError, match="did you mean 'grad_norm'"):
+        database.layer_matrix("gradnorm")
+
+
+def test_a_directory_without_parquet_files_says_how_to_get_them(tmp_path: Path) -> None:
+    (tmp_path / "rank_0").mkdir()
+    with pytest.raises(SondeError, match="sonde run --stats writes them"):
+        TrendDatabase(tmp_path)
+
+
+def test_sonde_query_returns_a_data_frame(tmp_path: Path) -> None:
+    write_training(MadeTraining(steps=4), tmp_path)
+    frame = sonde.query(tmp_path, "select step, count(*) as rows from tensors group by step")
+    assert sorted(frame["step"]) == [0, 1, 2, 3]
+    assert set(frame["rows"]) == {18}
