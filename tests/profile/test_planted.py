@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.warm_python.starting import warm_python
 
-from sonde.profile.document import Profile, load_profile
+from sonde.profile.document import FoundItem, Profile, load_profile
 
 pytestmark = pytest.mark.slow
 
@@ -52,9 +52,18 @@ def planted_line(program: str) -> int:
     return next(number for number, text in enumerate(lines, 1) if text.endswith("# PLANTED"))
 
 
+LOADED_MACHINE = {"python-time", "data-wait"}
+"""Findings that other programs on the machine cause: they interrupt Python, also as it loads."""
+
+
+def own_findings(profile: Profile, planted: str = "") -> list[FoundItem]:
+    """The findings that the program itself causes, best first."""
+    others = LOADED_MACHINE - {planted}
+    return [each for each in profile.findings if each.rule not in others]
+
+
 def check_best(profile: Profile, program: str, rule: str) -> None:
-    # The time that Python itself takes depends on what else runs on the machine.
-    best = next(each for each in profile.findings if each.rule != "python-time")
+    best = own_findings(profile, rule)[0]
     assert best.rule == rule, [(each.rule, each.gain) for each in profile.findings]
     assert best.place is not None
     assert (Path(best.place.file).name, best.place.line) == (f"{program}.py", planted_line(program))
@@ -66,8 +75,10 @@ def check_best(profile: Profile, program: str, rule: str) -> None:
 def test_the_best_finding_is_the_planted_one(program: str, tmp_path: Path) -> None:
     done = sonde_profile(program, tmp_path, "--steps", "3:11")
     assert done.returncode == 0, done.stderr
-    check_best(load_profile(tmp_path), program, PLANTED[program])
-    assert f"1. {PLANTED[program]}" in done.stdout
+    profile = load_profile(tmp_path)
+    check_best(profile, program, PLANTED[program])
+    for number, finding in enumerate(profile.findings, 1):
+        assert f"{number}. {finding.rule}" in done.stdout
 
 
 def test_a_blocking_all_reduce_between_two_ranks_is_found(tmp_path: Path) -> None:
@@ -75,12 +86,12 @@ def test_a_blocking_all_reduce_between_two_ranks_is_found(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     profile = load_profile(tmp_path / "rank_0")
     check_best(profile, "blocking_all_reduce", "exposed-collectives")
-    assert profile.findings[0].gain.how == "replayed"
+    assert own_findings(profile)[0].gain.how == "replayed"
     assert profile.ranks == 2
     assert profile.collectives is not None
     assert profile.collectives.calls == 16
     assert profile.collectives.nbytes == 8 * 4 * (256 * 256 + 256)
-    assert load_profile(tmp_path / "rank_1").findings == ()
+    assert own_findings(load_profile(tmp_path / "rank_1")) == []
 
 
 def test_a_healthy_program_has_no_finding_and_prints_what_it_prints_alone(tmp_path: Path) -> None:
@@ -92,7 +103,7 @@ def test_a_healthy_program_has_no_finding_and_prints_what_it_prints_alone(tmp_pa
     assert done.stdout.startswith(alone.stdout)
     assert "loss " in alone.stdout
     profile = load_profile(tmp_path)
-    assert profile.findings == ()
+    assert own_findings(profile) == []
     assert [step.number for step in profile.steps if step.kind == "timed"] == list(range(6, 15))
     assert {file.name for file in tmp_path.iterdir()} == {
         "profile.json",
