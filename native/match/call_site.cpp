@@ -1,5 +1,6 @@
 #include "call_site.h"
 
+#include "frames.h"
 #include "tables.h"
 
 namespace sonde_match {
@@ -49,31 +50,15 @@ void add_signature(Matcher* self, PyObject* args, PyObject* kwargs, SiteKey* key
   }
 }
 
-long last_instruction(PyFrameObject* frame) {
-#if PY_VERSION_HEX >= 0x030B0000
-  return PyFrame_GetLasti(frame);
-#else
-  long long last = -1;
-  static PyObject* const name = PyUnicode_InternFromString("f_lasti");
-  sonde_tensor::number_from(
-      sonde_tensor::attribute(reinterpret_cast<PyObject*>(frame), name), &last);
-  PyErr_Clear();
-  return static_cast<long>(last);
-#endif
-}
-
 // Adds the code and instruction of each frame, from the innermost outwards. With `until_engine` up
 // to the frame in which autograd's engine runs.
 void add_frames(Matcher* self, bool until_engine, SiteKey* key) {
-  Owned frame = Owned::take(
-      reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
-  while (frame) {
+  for (Owned frame = innermost_frame(); frame; frame = caller_of(frame)) {
     auto* here = reinterpret_cast<PyFrameObject*>(frame.get());
     const Owned code = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetCode(here)));
     if (until_engine && code.get() == self->engine_code.get()) return;
     key->push_back(word(code.get()));
     key->push_back(static_cast<uintptr_t>(last_instruction(here)));
-    frame = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetBack(here)));
   }
 }
 
@@ -129,13 +114,10 @@ Owned field(const Owned& object, const char* name) {
 
 // Keeps the code objects of the running frames alive with the site.
 void keep_frames(CallSite* site) {
-  Owned frame = Owned::take(
-      reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
-  while (frame) {
+  for (Owned frame = innermost_frame(); frame; frame = caller_of(frame)) {
     auto* here = reinterpret_cast<PyFrameObject*>(frame.get());
     site->key_objects.push_back(
         Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetCode(here))));
-    frame = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetBack(here)));
   }
 }
 

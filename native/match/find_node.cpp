@@ -1,33 +1,30 @@
 #include "find_node.h"
 
+#include "frames.h"
+
+#include <cstdlib>
+
 namespace sonde_match {
 
 namespace {
 
-struct Names {
-  PyObject* f_code;
-  PyObject* f_lasti;
-};
-Names names;
-
-// Whether the op is called from where it was learned, the same instruction of the same code: 1, 0,
-// or -1 with an error set.
+// Whether the op is called from where it was learned, the same call of the same code: 1, 0, or -1
+// with an error set.
 int is_same_call(Matcher* self, Node* node) {
-  const Owned depth = Owned::take(PyLong_FromLong(node->depth - 1));
-  if (!depth) return -1;
-  const Owned frame = Owned::take(PyObject_CallOneArg(self->getframe.get(), depth.get()));
-  if (!frame) {
-    if (!PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
-    PyErr_Clear();
-    return 0;
-  }
-  const Owned code = sonde_tensor::attribute(frame.get(), names.f_code);
-  if (!code) return -1;
+  const Owned frame = frame_above(node->depth - 1);
+  if (!frame) return 0;
+  auto* here = reinterpret_cast<PyFrameObject*>(frame.get());
+  const Owned code = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetCode(here)));
   if (code.get() != node->code.get()) return 0;
-  long long last;
-  if (!sonde_tensor::number_from(sonde_tensor::attribute(frame.get(), names.f_lasti), &last))
-    return -1;
-  return last == node->last;
+  const long last = last_instruction(here);
+  if (last == node->last) return 1;
+  // Python may have specialised the call since, which moves the frame within it.
+  constexpr long kLongestCall = 16;
+  if (std::labs(last - node->last) > kLongestCall) return 0;
+  const int same = sonde_tensor::truth_from(Owned::take(PyObject_CallFunction(
+      self->is_same_call.get(), "Oll", code.get(), last, node->last)));
+  if (same > 0) node->last = last;
+  return same;
 }
 
 // Asks Python a yes/no question about a node and the tensors at hand: 1, 0, or -1 with an error.
@@ -91,12 +88,6 @@ Node* find_node(Matcher* self, PyObject* func, Tensors& tensors) {
     return node;
   }
   return nullptr;
-}
-
-bool make_frame_names() {
-  names.f_code = PyUnicode_InternFromString("f_code");
-  names.f_lasti = PyUnicode_InternFromString("f_lasti");
-  return names.f_code && names.f_lasti;
 }
 
 }  // namespace sonde_match

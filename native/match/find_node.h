@@ -8,7 +8,4 @@ namespace sonde_match {
 // The node that matches, borrowed; nullptr with or without an error set.
 Node* find_node(Matcher* self, PyObject* func, Tensors& tensors);
 
-// Interns the attribute names that it reads; false with an error set.
-bool make_frame_names();
-
 }  // namespace sonde_match

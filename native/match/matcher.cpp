@@ -32,7 +32,7 @@ void forget_step(Matcher* self) {
 constexpr Owned MatcherFields::*kObjects[] = {
     &MatcherFields::tensor_type,     &MatcherFields::parameter_type,
     &MatcherFields::overload_type,   &MatcherFields::untyped_storage,
-    &MatcherFields::sequence_number, &MatcherFields::getframe,
+    &MatcherFields::sequence_number, &MatcherFields::is_same_call,
     &MatcherFields::before_op,       &MatcherFields::bind_inputs,
     &MatcherFields::inputs_match,    &MatcherFields::find_wants,
     &MatcherFields::emit_leaves,     &MatcherFields::keep_written,
@@ -123,7 +123,7 @@ const Field kFields[] = {
     {"overload_type", &MatcherFields::overload_type},
     {"untyped_storage", &MatcherFields::untyped_storage},
     {"sequence_number", &MatcherFields::sequence_number},
-    {"getframe", &MatcherFields::getframe},
+    {"is_same_call", &MatcherFields::is_same_call},
     {"before_op", &MatcherFields::before_op},
     {"bind_inputs", &MatcherFields::bind_inputs},
     {"inputs_match", &MatcherFields::inputs_match},

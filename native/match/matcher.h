@@ -53,7 +53,7 @@ struct MatcherFields {
   Owned overload_type;
   Owned untyped_storage;
   Owned sequence_number;
-  Owned getframe;
+  Owned is_same_call;     // (code, offset, offset) -> bool: whether both are the same call
   Owned before_op;        // (func, args, kwargs) -> begun or None: an op that is not matched here
   Owned bind_inputs;      // (record, tensors, keys) -> bool: tensors that are new in this step
   Owned inputs_match;     // (record, tensors, keys) -> bool: tensors that may be other views

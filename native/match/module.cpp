@@ -61,7 +61,7 @@ PyMODINIT_FUNC PyInit__match(void) {
   using namespace sonde_match;
   if (!make_guard_pair_type() || !make_node_type() || !make_matcher_type() || !make_row_collector_type() ||
       !make_screen_types() || !sonde_tensor::make_strings() || !make_io_names() ||
-      !make_op_name() || !make_frame_names() || !make_site_names())
+      !make_op_name() || !make_site_names())
     return nullptr;
   sonde::Owned module = sonde::Owned::take(PyModule_Create(&module_definition));
   if (!module) return nullptr;

@@ -76,6 +76,6 @@ enum OutputKind : int {
 };
 
 // sonde/adapters/torch/eager/matcher.py: what Python sees of the module _match.
-inline constexpr int kInterface = 8;
+inline constexpr int kInterface = 9;
 
 }  // namespace sonde

@@ -23,7 +23,7 @@ from sonde.adapters.torch.eager.evaluation_report import EvaluationReport, tenso
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.naming.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
-from sonde.adapters.torch.eager.naming.source_lines import engine_code
+from sonde.adapters.torch.eager.naming.source_lines import engine_code, is_same_call
 from sonde.adapters.torch.eager.op_calls import function_of
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
@@ -107,7 +107,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             overload_type=private.OpOverload,
             untyped_storage=_Tensor.untyped_storage,
             sequence_number=private.sequence_number,
-            getframe=sys._getframe,
+            is_same_call=is_same_call,
             before_op=self._before_op,
             bind_inputs=self.inputs.bind_new,
             inputs_match=self.inputs.is_exact,
@@ -380,7 +380,9 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                 frame: FrameType | None = caller
                 for _ in range(record.depth - 1):
                     frame = frame and frame.f_back
-                if frame is None or frame.f_code is not record.code or frame.f_lasti != record.last:
+                if frame is None or frame.f_code is not record.code:
+                    continue
+                if not is_same_call(frame.f_code, frame.f_lasti, record.last):
                     continue
             if self.inputs.matches(record, tensors, keys):
                 return record

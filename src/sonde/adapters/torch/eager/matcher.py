@@ -21,7 +21,7 @@ from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
-INTERFACE: Final = 8
+INTERFACE: Final = 9
 """Increased with every change of the native module's Python interface.
 
 ``native/generate_constants.py`` compiles it into the module; a module with another number is not

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import opcode
 import os
 import re
 import sysconfig
@@ -29,6 +30,10 @@ _ENGINE_FUNCTION = "_engine_run_backward"
 _AUTOGRAD = os.path.join(_TORCH, "autograd", "__init__.py")
 _SEED_FUNCTION = "_make_grads"
 _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
+
+# The instruction before CALL in Python 3.11, None in other versions, and the space after one.
+_PRECALL: int | None = opcode.opmap.get("PRECALL")
+_CACHE: int | None = opcode.opmap.get("CACHE")
 
 MOST_FRAMES = 32
 _MOST_KNOWN = 20_000
@@ -60,6 +65,28 @@ def is_engine_frame(frame: FrameType) -> bool:
 def engine_code() -> CodeType:
     """The code of the frame that `is_engine_frame` recognises."""
     return getattr(torch.autograd.graph, _ENGINE_FUNCTION).__code__  # type: ignore[no-any-return]
+
+
+def is_same_call(code: CodeType, first: int, second: int) -> bool:
+    """Whether two values of ``f_lasti`` in frames of ``code`` are the same call.
+
+    Python 3.11 has two instructions for a call, PRECALL and CALL. A frame stands at CALL while the
+    function runs; when the call has run a few times and Python specialises it (``float(loss)``,
+    ``loss.item()``), the frame stands at PRECALL.
+    """
+    return first == second or _call_at(code.co_code, first) == _call_at(code.co_code, second)
+
+
+def _call_at(instructions: bytes, offset: int) -> int:
+    """The offset of the CALL that follows if a PRECALL is at ``offset``, else ``offset``."""
+    if _PRECALL is None or not 0 <= offset < len(instructions):
+        return offset
+    if instructions[offset] != _PRECALL:
+        return offset
+    offset += 2
+    while instructions[offset] == _CACHE:
+        offset += 2
+    return offset
 
 
 def runs_module(caller: FrameType) -> bool:
