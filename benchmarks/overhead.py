@@ -3,7 +3,11 @@
     python benchmarks/overhead.py [--nets gpt resnet tiny] [--repeats 9] [--msprobe PYTHON]
 
 Variants are interleaved, one torch thread, medians: the wall time of a step until everything
-is on disk, and the training thread's processor time, which other programs disturb least.
+is on disk, and the training thread's processor time, which other programs disturb least. Two rows
+are limits that no tool of this kind can go below: "empty dispatch mode" is torch's own price of
+calling a mode for every op, and "plain write" the time that one sequential write takes of the bytes
+of the dump, to the same place.
+
 ``--msprobe`` names the Python of an environment that has ``mindstudio-probe`` and torch; it is then
 measured in the same run.
 """
@@ -23,15 +27,37 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from nets import NETS, trainer
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import sonde
 from sonde.adapters.torch.attach import attach
 from sonde.capture.options import config_from_options
 
 Variant = Callable[[Path], contextlib.AbstractContextManager[object]]
+
+
+class EmptyMode(TorchDispatchMode):  # type: ignore[misc]
+    """Calls every op, and does nothing else."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        return func(*args, **(kwargs or {}))
+
+
+class Timing(NamedTuple):
+    """Seconds of one step, until all is on disk, of the training thread's own time, and of one
+    plain write of the bytes of the dump."""
+
+    step: float
+    flushed: float
+    own: float
+    plain_write: float
+
 
 ALL_NUMBERS = (
     "max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count",
@@ -89,6 +115,7 @@ def _debug_mode(place: Path) -> contextlib.AbstractContextManager[object]:
 
 VARIANTS: dict[str, Variant] = {
     "bare": lambda place: contextlib.nullcontext(),
+    "empty dispatch mode": lambda place: EmptyMode(),
     "attached, nothing wanted": _observed(iteration=FAR),
     "ops named, no consumer": _no_consumer,
     "statistics: max min l2norm": _observed(saved_data="statistic"),
@@ -113,8 +140,19 @@ def _everything_dumped() -> Iterator[None]:
         sonde.set_dump("name-regex(.*)", False)
 
 
-def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float, float]:
-    """Seconds of one step, until everything was on disk, and of the training thread's own time."""
+def _plain_write(place: Path) -> float:
+    """Seconds for one sequential write of as many bytes as the files below ``place`` have."""
+    files = {each.stat().st_ino: each.stat() for each in place.rglob("*.npy")}
+    size = sum(each.st_size for each in files.values())
+    piece = os.urandom(8 << 20)
+    start = time.perf_counter()
+    with open(place / "plain", "wb", buffering=0) as file:
+        while size > 0:
+            size -= file.write(memoryview(piece)[:size])
+    return time.perf_counter() - start
+
+
+def _timed(step: Callable[[], float], variant: Variant, *, writes: bool) -> Timing:
     place = Path(tempfile.mkdtemp(prefix="sonde-bench-"))
     try:
         with contextlib.ExitStack() as stack:
@@ -130,27 +168,29 @@ def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float, f
                 worked = time.thread_time() - worked
             trained = time.perf_counter()
             stack.close()
-            return trained - start, time.perf_counter() - start, worked
+            flushed = time.perf_counter()
+            plain = _plain_write(place) if writes else 0.0
+            return Timing(trained - start, flushed - start, worked, plain)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def measure(net: str, names: list[str], repeats: int) -> dict[str, tuple[float, float, float]]:
-    """Median ratios to bare: the step, until flushed, processor time of the training thread."""
+def measure(net: str, names: list[str], repeats: int) -> dict[str, Timing]:
+    """Median ratios to bare."""
     step = trainer(NETS[net]())
     for _ in range(3):
         step()
-    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in names}
+    times: dict[str, list[Timing]] = {name: [] for name in names}
     for _ in range(repeats):
         for name in names:
-            times[name].append(_timed(step, VARIANTS[name]))
-    bare = [statistics.median(column) for column in zip(*times["bare"], strict=True)]
-    base = (bare[0], bare[0], bare[2])
+            variant = VARIANTS[name]
+            times[name].append(_timed(step, variant, writes=name.startswith("tensors")))
+    bare = Timing(*map(statistics.median, zip(*times["bare"], strict=True)))
+    base = (bare.step, bare.step, bare.own, bare.step)
     ratios = {}
     for name, rows in times.items():
-        medians = [statistics.median(column) for column in zip(*rows, strict=True)]
-        step_ratio, flushed, worked = (m / b for m, b in zip(medians, base, strict=True))
-        ratios[name] = (step_ratio, flushed, worked)
+        medians = map(statistics.median, zip(*rows, strict=True))
+        ratios[name] = Timing(*(median / per for median, per in zip(medians, base, strict=True)))
     return ratios
 
 
@@ -205,15 +245,24 @@ def main() -> None:
     titles = ("step", "flushed", "own time", "peak RSS")
     print(f"{'x of bare':32} {'net':8}" + "".join(f" {title:>9}" for title in titles))
     for net in options.nets:
-        ratios = measure(net, names, options.repeats)
-        base = 0 if options.no_memory else peak_memory(net, "bare")
-        for name in names:
-            memory = "" if not base else f"{peak_memory(net, name) / base:9.2f}"
-            numbers = "".join(f" {ratio:9.3f}" for ratio in ratios[name])
-            print(f"{name:32} {net:8}{numbers} {memory}", flush=True)
+        _print_ratios(net, names, options.repeats, memory=not options.no_memory)
         if options.msprobe:
             for name, ratio in _msprobe(options.msprobe, net, options.repeats).items():
                 print(f"{name:32} {net:8} {ratio:9.3f}", flush=True)
+
+
+def _print_ratios(net: str, names: list[str], repeats: int, *, memory: bool) -> None:
+    ratios = measure(net, names, repeats)
+    base = peak_memory(net, "bare") if memory else 0
+    for name in names:
+        found = ratios[name]
+        peak = f"{peak_memory(net, name) / base:9.2f}" if base else ""
+        numbers = f" {found.step:9.3f} {found.flushed:9.3f} {found.own:9.3f}"
+        print(f"{name:32} {net:8}{numbers} {peak}", flush=True)
+        if found.plain_write:
+            share = found.flushed / found.plain_write
+            text = f"   flushed in {share:.2f} of the time of the plain write"
+            print(f"{'  plain write':32} {net:8} {'':9} {found.plain_write:9.3f}{text}")
 
 
 if __name__ == "__main__":
