@@ -73,7 +73,8 @@ def make_store(directory: Path, layers: int, steps: int) -> None:
         last = min(first + BLOCK, steps) - 1
         query = (
             "select step::integer as step, 0::integer as graph, step * 1000000 as time, "
-            "op::integer as op, (1 + sin(step / 500 + op) + (op % 7)) * exp(-op / 400) as l2norm, "
+            "op::integer as op, op::integer as position, "
+            "(1 + sin(step / 500 + op) + (op % 7)) * exp(-op / 400) as l2norm, "
             "0::bigint as non_finite_count from "
             f"range({first}, {last + 1}) as s(step), range(0, {layers}) as o(op) "
             "order by step // 250, op, step"

@@ -87,7 +87,7 @@ def _tensors(statistics: Sequence[str], hashes: Sequence[str]) -> str:
     return (
         "create or replace view tensors as select rows.rank, rows.step, "
         f"ops.{_OP_COLUMNS.replace(', ', ', ops.')}, ops.count{numbers}, rows.{NON_FINITE}, "
-        "ops.line, make_timestamp(rows.time) as time, rows.graph "
+        "ops.line, make_timestamp(rows.time) as time, rows.graph, rows.position "
         "from rows join ops on rows.rank = ops.rank and rows.op = ops.id"
     )
 
@@ -120,7 +120,8 @@ def _first_nonfinite() -> str:
     return (
         "create or replace view first_nonfinite as with firsts as (select rank, min(step) as step "
         f"from rows where {NON_FINITE} > 0 group by rank), numbered as (select rows.rank, "
-        f"rows.step, min(rows.op) as number from rows join firsts using (rank, step) "
+        "rows.step, arg_min(rows.op, rows.position) as number from rows "
+        "join firsts using (rank, step) "
         f"where rows.{NON_FINITE} > 0 group by all) "
         f"select rows.rank, rows.step, ops.name as op, ops.type, ops.layer, ops.phase, ops.io, "
         f"ops.slot, rows.{NON_FINITE}, ops.count, ops.line from rows join numbered on "
