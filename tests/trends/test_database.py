@@ -16,6 +16,7 @@ from sonde.dump.reading.stored_statistics import stored_steps
 from sonde.dump.statistic_store import engine
 from sonde.dump.statistic_store.compaction import thin
 from sonde.dump.statistic_store.files import list_files
+from sonde.trends import database as trends_database
 from sonde.trends.change import layer_trends
 from sonde.trends.database import TrendDatabase
 
@@ -96,6 +97,24 @@ def test_the_matrix_keeps_the_greatest_value_of_each_cell(
     norms = [norm(training.arrays[step][name]) for step in range(30)]
     expected = [max(norms[start : start + 8]) for start in (0, 8, 16, 24)]
     np.testing.assert_allclose(found.values[1], expected, rtol=1e-6)
+
+
+def test_the_matrix_of_steps_that_are_far_apart_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = MadeTraining(steps=12)
+    training.arrays[2_000_000_000] = training.arrays.pop(11)
+    write_training(training, tmp_path, block_steps=5)
+    found = TrendDatabase(tmp_path)
+    whole = found.layer_matrix("grad_norm", columns=4)
+    monkeypatch.setattr(trends_database, "_STEPS_AT_ONCE", 3)
+    parts = found.layer_matrix("grad_norm", columns=4)
+    np.testing.assert_array_equal(parts.values, whole.values)
+    expected = [
+        max(norm(training.arrays[step]["Gradients/Default/net/2-Linear/mm-op0"]) for step in part)
+        for part in (range(11), [2_000_000_000])
+    ]
+    np.testing.assert_allclose(whole.values[2][[0, -1]], expected, rtol=1e-6)
 
 
 def test_growth_names_the_growing_tensor_and_since_when(
