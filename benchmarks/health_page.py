@@ -4,7 +4,8 @@
 
 A made-up store of gradient norms is opened as `sonde view` opens it. First the server alone: its
 processor time for each part of the map. Then a real Chromium: after each key the time until the
-picture on the screen has moved, and the time and size of the answer with the new cells.
+picture on the screen has moved, the time and size of the answer with the new cells, and the
+processor time of the page's main thread, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def make_store(directory: Path, layers: int, steps: int) -> None:
         last = min(first + BLOCK, steps) - 1
         query = (
             "select step::integer as step, 0::integer as graph, step * 1000000 as time, "
-            "op::integer as op, (1 + sin(step / 500 + op) + (op % 7)) * exp(-op / 400) as l2norm, "
+            "op::integer as op, op::integer as position, "
+            "(1 + sin(step / 500 + op) + (op % 7)) * exp(-op / 400) as l2norm, "
             "0::bigint as non_finite_count from "
             f"range({first}, {last + 1}) as s(step), range(0, {layers}) as o(op) "
             "order by step // 250, op, step"
@@ -141,21 +143,32 @@ def ask_browser(address: str, picture: str) -> dict[str, Any]:
         page.goto(address)
         page.locator(".map-frame canvas").wait_for(timeout=300_000)
         page.wait_for_load_state("networkidle")
-        moved = []
+        moved, busy = [], []
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
         page.evaluate("performance.clearResourceTimings()")
         for key in KEYS:
+            before = _main_thread_seconds(session)
             moved.append(page.evaluate(_MOVED, key))
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(300)
+            busy.append(1e3 * (_main_thread_seconds(session) - before))
         loaded = page.evaluate(_LOADED)
         if picture:
             page.screenshot(path=picture)
         browser.close()
     return {
         "picture_moved_ms": _spread(moved),
+        "main_thread_cpu_ms": _spread(busy),
         "cells_loaded_ms": _spread([each["ms"] for each in loaded]),
         "largest_answer_kb": max(each["bytes"] for each in loaded) / 1000,
     }
+
+
+def _main_thread_seconds(session: Any) -> float:
+    """The processor time of the page's main thread so far."""
+    found = session.send("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
 
 
 def _spread(values: list[float]) -> dict[str, float]:

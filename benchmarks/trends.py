@@ -5,7 +5,8 @@
 Rows are made up: norms that wander from step to step, NaN in the last tenth of one op. They are
 handed to the writer as the native code of a training hands them over. The same rows go to
 statistic.csv, to TensorBoard's event files and to SQLite (by default a tenth of them: they are
-slow; sizes and times are given per row). One thread asks.
+slow; sizes and times are given per row). One thread asks; beside the time by the clock stands that
+of the processor, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -85,11 +86,14 @@ def write_parquet(run: MadeRun, directory: Path, hashes: tuple[str, ...] = ()) -
         ops.number(node, MadeTensor())  # type: ignore[arg-type]
     writer = RowWriter(rank, ops, StoreSettings((*STORE_CATEGORIES, *hashes), 512 << 20))
     labels = list(range(run.ops))
-    training, began = [], time.perf_counter()
+    training, began, making = [], time.perf_counter(), 0.0
+    used = time.process_time()
     for step in range(run.steps):
+        before = time.thread_time()
         data = run.rows(step).tobytes()
         stamps = np.full(run.ops, time.time_ns() // 1000, np.int64).tobytes()
         digests = {name: [secrets.token_hex(16).encode() for _ in labels] for name in hashes}
+        making += time.thread_time() - before
         before = time.perf_counter()
         writer.add(step, 0, StepRows(labels, stamps, data, digests))
         training.append(time.perf_counter() - before)
@@ -103,6 +107,7 @@ def write_parquet(run: MadeRun, directory: Path, hashes: tuple[str, ...] = ()) -
         "training_thread_us_per_row": 1e6 * statistics.median(training) / run.ops,
         "training_thread_worst_us_per_row": 1e6 * max(training) / run.ops,
         "all_threads_us_per_row": 1e6 * seconds / rows,
+        "all_threads_cpu_us_per_row": 1e6 * (time.process_time() - used - making) / rows,
     }
 
 
@@ -163,15 +168,12 @@ def write_sqlite(run: MadeRun, path: Path) -> dict[str, float]:
     found = _per_row(run, path.stat().st_size, time.perf_counter() - began)
     ask = database.execute
     middle = run.ops // 2
-    found["first_nonfinite_ms"] = _ms(
-        lambda: ask("select min(step) from rows where nan_count > 0").fetchall()
-    )
-    found["series_ms"] = _ms(
-        lambda: ask(f"select step, l2norm from rows where op = {middle} order by step").fetchall()
-    )
-    found["one_step_ms"] = _ms(
-        lambda: ask(f"select * from rows where step = {run.steps // 2}").fetchall()
-    )
+    for title, sql in {
+        "first_nonfinite": "select min(step) from rows where nan_count > 0",
+        "series": f"select step, l2norm from rows where op = {middle} order by step",
+        "one_step": f"select * from rows where step = {run.steps // 2}",
+    }.items():
+        found |= _times(title, lambda sql=sql: ask(sql).fetchall())  # type: ignore[misc]
     return found
 
 
@@ -189,20 +191,25 @@ def ask_parquet(run: MadeRun, directory: Path) -> dict[str, float]:
     }
     found = {"open_ms": opened}
     for title, sql in asked.items():
-        found[f"{title}_ms"] = _ms(lambda sql=sql: database.query(sql))  # type: ignore[misc]
-    found["series_points_ms"] = _ms(lambda: database.series(name, "l2norm"))
-    found["layer_matrix_ms"] = _ms(lambda: database.layer_matrix("activation_rms"))
+        found |= _times(title, lambda sql=sql: database.query(sql))  # type: ignore[misc]
+    found |= _times("series_points", lambda: database.series(name, "l2norm"))
+    found |= _times("layer_matrix", lambda: database.layer_matrix("activation_rms"))
     return found
 
 
-def _ms(ask: Callable[[], Any]) -> float:
+def _times(title: str, ask: Callable[[], Any]) -> dict[str, float]:
+    """The medians of five questions after a first one: by the clock, and of the processor."""
     ask()
-    times = []
+    clock, processor = [], []
     for _ in range(5):
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         ask()
-        times.append(time.perf_counter() - began)
-    return 1e3 * statistics.median(times)
+        clock.append(time.perf_counter() - began)
+        processor.append(time.process_time() - used)
+    return {
+        f"{title}_ms": 1e3 * statistics.median(clock),
+        f"{title}_cpu_ms": 1e3 * statistics.median(processor),
+    }
 
 
 def _per_row(run: MadeRun, size: int, seconds: float) -> dict[str, float]:

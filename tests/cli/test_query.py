@@ -124,7 +124,9 @@ def test_a_layer_that_turns_nan_comes_first_and_says_since_when(
     lines = said(capsys, "show", str(tmp_path), "--trend", "grad_norm").splitlines()
     assert "steps 0 to 49" in lines[1]
     assert lines[2].split()[0] == "net/2-Linear"
-    assert lines[2].endswith("not finite since step 32")  # Two steps are one column.
+    assert lines[2].endswith("not finite since step 33")  # Though two steps are one column.
+    found = json.loads(said(capsys, "show", str(tmp_path), "--trend", "grad_norm", "--json"))
+    assert found["layers"][0]["not_finite_since"] == 33
     assert "!" in lines[2]
     assert "!" not in lines[3]
 

@@ -129,7 +129,8 @@ def add_step(
     step: int,
     arrays: dict[str, NDArray[Any]],
 ) -> None:
-    nodes = training.nodes()
+    known = {node.name: node for node in training.nodes()}
+    nodes = [known[name] for name in arrays]
     labels = [ops.number(node, cast(TensorView, MadeView(arrays[node.name]))) for node in nodes]
     rows = np.stack([raw_row(arrays[node.name]) for node in nodes])
     stamps = np.full(len(nodes), 1_700_000_000_000_000 + step, np.int64)

@@ -12,9 +12,11 @@ from tests.trends.made_stores import MadeTraining, add_step, open_writer, write_
 
 import sonde
 from sonde.core.errors import SondeError
+from sonde.dump.reading.stored_statistics import stored_steps
 from sonde.dump.statistic_store import engine
 from sonde.dump.statistic_store.compaction import thin
 from sonde.dump.statistic_store.files import list_files
+from sonde.trends import database as trends_database
 from sonde.trends.change import layer_trends
 from sonde.trends.database import TrendDatabase
 
@@ -97,6 +99,24 @@ def test_the_matrix_keeps_the_greatest_value_of_each_cell(
     np.testing.assert_allclose(found.values[1], expected, rtol=1e-6)
 
 
+def test_the_matrix_of_steps_that_are_far_apart_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = MadeTraining(steps=12)
+    training.arrays[2_000_000_000] = training.arrays.pop(11)
+    write_training(training, tmp_path, block_steps=5)
+    found = TrendDatabase(tmp_path)
+    whole = found.layer_matrix("grad_norm", columns=4)
+    monkeypatch.setattr(trends_database, "_STEPS_AT_ONCE", 3)
+    parts = found.layer_matrix("grad_norm", columns=4)
+    np.testing.assert_array_equal(parts.values, whole.values)
+    expected = [
+        max(norm(training.arrays[step]["Gradients/Default/net/2-Linear/mm-op0"]) for step in part)
+        for part in (range(11), [2_000_000_000])
+    ]
+    np.testing.assert_allclose(whole.values[2][[0, -1]], expected, rtol=1e-6)
+
+
 def test_growth_names_the_growing_tensor_and_since_when(
     training: MadeTraining, database: TrendDatabase
 ) -> None:
@@ -126,6 +146,21 @@ def test_the_first_nan_is_found_on_every_rank(tmp_path: Path) -> None:
         write_training(training, tmp_path, rank=rank, block_steps=7)
     rows = TrendDatabase(tmp_path).query("select rank, step, op from first_nonfinite").rows
     assert rows == ((3, 4, "1.weight"), (0, 11, RELU))
+
+
+def test_the_first_nan_of_a_step_is_that_of_the_op_that_ran_first(tmp_path: Path) -> None:
+    training = MadeTraining(steps=8)
+    for step in range(5):
+        del training.arrays[step]["0.weight"]  # Its number in the op table is the last one.
+    for name in ("0.weight", RELU):
+        training.arrays[5][name][0, 0] = np.nan
+    directory = write_training(training, tmp_path, block_steps=4)
+    found = TrendDatabase(tmp_path)
+    assert found.query("select step, op from first_nonfinite").rows == ((5, "0.weight"),)
+    ordered = found.query("select op from tensors where step = 5 order by position").rows
+    assert [op for (op,) in ordered] == list(training.arrays[5])
+    stored = {each.step: each for each in stored_steps(directory)}[5]
+    assert [row.op_name for row in stored.read()] == list(training.arrays[5])
 
 
 def test_nan_and_infinities_stay_what_they_are_through_all_forms(tmp_path: Path) -> None:

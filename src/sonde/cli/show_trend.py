@@ -14,7 +14,7 @@ from rich.table import Table
 from sonde.cli.show_text import Page
 from sonde.core.errors import UsageError
 from sonde.core.text.number_text import count_text, number_text
-from sonde.trends.change import LayerTrend, layer_trends
+from sonde.trends.change import LayerTrend, run_trends
 from sonde.trends.database import TrendDatabase
 from sonde.trends.views import LAYER_STATISTICS
 
@@ -79,8 +79,8 @@ def _trends(
         there = ", ".join(map(str, database.ranks))
         raise UsageError(f"{directory} has no rank {rank}; there are {there}", slug="no-such-rank")
     chosen = database.ranks[0] if rank is None else rank
-    matrix = database.layer_matrix(statistic, columns=_WIDTH, rank=chosen)
-    return matrix.steps, database.steps()[1], layer_trends(matrix)
+    matrix, trends = run_trends(database, statistic, columns=_WIDTH, rank=chosen)
+    return matrix.steps, database.steps()[1], trends
 
 
 def sparkline(values: NDArray[np.float64], is_known: NDArray[np.bool_] | None = None) -> str:

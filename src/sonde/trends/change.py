@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.trends.database import LayerMatrix
+from sonde.trends.database import LayerMatrix, TrendDatabase
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,28 @@ class LayerTrend:
         if not isfinite(self.factor):
             return 0.0 if self.factor != self.factor else 1e300
         return abs(log(self.factor)) if self.factor > 0 else 1e300
+
+
+def run_trends(
+    database: TrendDatabase, statistic: str, *, columns: int, rank: int
+) -> tuple[LayerMatrix, list[LayerTrend]]:
+    """The trend of each layer of a run in at most so many columns; ``turned`` is the very step,
+    also where a column has several."""
+    matrix = database.layer_matrix(statistic, columns=columns, rank=rank)
+    width = int(matrix.steps[1] - matrix.steps[0]) if len(matrix.steps) > 1 else 1
+    found = layer_trends(matrix)
+    if width == 1:
+        return matrix, found
+    turned: dict[tuple[int | None, str], int] = {}
+    for first in {each.turned for each in found if each.turned is not None}:
+        part = database.layer_matrix(
+            statistic, first=first, last=first + width - 1, columns=width, rank=rank
+        )
+        for each in layer_trends(part):
+            if each.turned is not None:
+                turned[first, each.layer] = each.turned
+    exact = (turned.get((each.turned, each.layer), each.turned) for each in found)
+    return matrix, [replace(each, turned=step) for each, step in zip(found, exact, strict=True)]
 
 
 def layer_trends(matrix: LayerMatrix) -> list[LayerTrend]:

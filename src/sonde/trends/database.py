@@ -30,6 +30,8 @@ from sonde.trends.views import (
 )
 
 _LAYERS = LAYER_STATISTICS.values()
+_STEPS_AT_ONCE = 500
+"""The steps whose cells are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,24 +232,34 @@ class TrendDatabase:
         start = bounds[0] if first is None else first
         end = bounds[1] if last is None else last
         width = max((end - start) // columns + 1, 1)
-        cells = layer_cells(
-            LAYER_STATISTICS[statistic], self._columns, f"(rows.step - {start}) // {width}"
-        )
-        with self._lock:
-            found = self._execute(cells, (rank, start, end)).fetchnumpy()
         names = self.query(
             "select distinct number, layer from layer_ops where rank = ? order by number", (rank,)
         ).rows
         places = np.array([row[0] for row in names], np.int64)
-        values = np.full((len(names), (end - start) // width + 1), np.nan)
-        cell = (np.searchsorted(places, found["number"]), found["place"])
-        values[cell] = np.ma.filled(found["value"], np.nan)
-        is_known = np.zeros(values.shape, np.bool_)
-        is_known[cell] = ~np.ma.getmaskarray(found["value"])
+        values = np.full((len(names), max((end - start) // width + 1, 0)), -np.inf)
+        cells = layer_cells(LAYER_STATISTICS[statistic], self._columns)
+        for part in self._parts(start, end, rank):
+            with self._lock:
+                found = self._execute(cells, (rank, *part)).fetchnumpy()
+            cell = np.searchsorted(places, found["number"]), (found["step"] - start) // width
+            # NaN is greater than every number. DuckDB would take several times as long to group.
+            np.maximum.at(values, cell, _filled(found["value"]))
+        is_known = values != -np.inf
+        values[~is_known] = np.nan
         rows = np.flatnonzero(is_known.any(axis=1))
         layers = tuple(names[row][1] for row in rows)
         steps = start + width * np.arange(values.shape[1])
         return LayerMatrix(layers, steps, values[rows], is_known[rows])
+
+    def _parts(self, first: int, last: int, rank: int) -> list[tuple[int, int]]:
+        """Ranges that together have all rows from step ``first`` to ``last``. Steps may be far
+        apart: each range has at most so many that have rows."""
+        if last - first < _STEPS_AT_ONCE:
+            return [(first, last)]
+        sql = "select distinct step from rows where rank = ? and step between ? and ? order by step"
+        steps = [row[0] for row in self.query(sql, (rank, first, last)).rows]
+        chosen = range(0, len(steps), _STEPS_AT_ONCE)
+        return [(steps[at], steps[min(at + _STEPS_AT_ONCE, len(steps)) - 1]) for at in chosen]
 
     def layer_count(self, rank: int = 0) -> int:
         """How many layers have rows."""
@@ -316,6 +328,11 @@ def _series(rows: Sequence[tuple[Any, ...]]) -> StepSeries:
     steps = np.array([row[0] for row in rows], np.int64)
     numbers = np.array([row[1:] for row in rows], np.float64).reshape(-1, 3)
     return StepSeries(steps, numbers[:, 0], numbers[:, 1], numbers[:, 2])
+
+
+def _filled(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values of a query that has no nulls; DuckDB masks NaN."""
+    return np.asarray(np.ma.filled(values, np.nan), np.float64)
 
 
 def _paths(directory: Path, table: Any) -> tuple[Path, ...]:

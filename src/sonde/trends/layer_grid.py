@@ -118,13 +118,14 @@ class LayerGrid:
             + (unit - 1) // 2
             - frame.first
         ) // frame.width
+        part = _greatest_rows(part, frame.height)  # First: neighbours in memory, so it is fast.
         found = np.full((part.shape[0], frame.columns), ABSENT)
-        inside = (places >= 0) & (places < frame.columns)
-        if inside.any():
-            part, places = part[:, inside], places[inside]
-            present, starts = np.unique(places, return_index=True)
-            found[:, present] = _greatest_groups(part, starts)
-        return _greatest_rows(found, frame.height)
+        inside = np.flatnonzero((places >= 0) & (places < frame.columns))
+        if inside.size:
+            chosen = slice(inside[0], inside[-1] + 1)  # A mask would copy the part.
+            present, starts = np.unique(places[chosen], return_index=True)
+            found[:, present] = _greatest_groups(part[:, chosen], starts)
+        return found
 
     def _level(self, width: int) -> tuple[Cells, int]:
         """The coarsest grid whose columns are at most ``width`` steps, and their steps."""

@@ -87,7 +87,7 @@ def _tensors(statistics: Sequence[str], hashes: Sequence[str]) -> str:
     return (
         "create or replace view tensors as select rows.rank, rows.step, "
         f"ops.{_OP_COLUMNS.replace(', ', ', ops.')}, ops.count{numbers}, rows.{NON_FINITE}, "
-        "ops.line, make_timestamp(rows.time) as time, rows.graph "
+        "ops.line, make_timestamp(rows.time) as time, rows.graph, rows.position "
         "from rows join ops on rows.rank = ops.rank and rows.op = ops.id"
     )
 
@@ -120,7 +120,8 @@ def _first_nonfinite() -> str:
     return (
         "create or replace view first_nonfinite as with firsts as (select rank, min(step) as step "
         f"from rows where {NON_FINITE} > 0 group by rank), numbered as (select rows.rank, "
-        f"rows.step, min(rows.op) as number from rows join firsts using (rank, step) "
+        "rows.step, arg_min(rows.op, rows.position) as number from rows "
+        "join firsts using (rank, step) "
         f"where rows.{NON_FINITE} > 0 group by all) "
         f"select rows.rank, rows.step, ops.name as op, ops.type, ops.layer, ops.phase, ops.io, "
         f"ops.slot, rows.{NON_FINITE}, ops.count, ops.line from rows join numbered on "
@@ -257,24 +258,20 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
 """What is known of a layer in a step."""
 
 
-def layer_cells(statistic: LayerStatistic, columns: Collection[str], place: str) -> str:
-    """A query for one statistic of all layers of a rank between two steps (three arguments): the
-    greatest value in each ``place``, an expression of ``rows.step``, by ``number`` of the layer."""
+def layer_cells(statistic: LayerStatistic, columns: Collection[str]) -> str:
+    """A query for one statistic of all layers of a rank between two steps (three arguments): by
+    ``number`` of the layer and ``step`` values of which the greatest is meant, without nulls."""
     value = statistic.of_rows(columns)
     source = (
         "from rows join layer_ops as ops on rows.rank = ops.rank and rows.op = ops.id "
         f"where rows.rank = ? and rows.step between ? and ? and {statistic.ops}"
     )
     if statistic.is_maximum:
-        return (
-            f"select number, {place} as place, max({value})::double as value {source} group by all"
-        )
-    total = statistic.total.format(f"({value})")
-    return (
-        f"with found as (select number, rows.step, {total} as value {source} group by all) "
-        f"select number, {place.replace('rows.', '')} as place, max(value)::double as value "
-        "from found group by all"
-    )
+        found = f"select number, rows.step, {value} as value {source}"
+    else:
+        total = statistic.total.format(f"({value})")
+        found = f"select number, rows.step, {total} as value {source} group by all"
+    return f"select number, step, value::double as value from ({found}) where value is not null"
 
 
 def cell_rows(statistic: LayerStatistic, columns: Collection[str]) -> str:

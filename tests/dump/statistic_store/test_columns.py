@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from tests.trends.made_stores import raw_row
 
 from sonde.core.statistics import CATEGORIES, HASHES, raw_column
-from sonde.dump.statistic_store.columns import COLUMN_OF, columns_of_rows, raw_rows, rounded
+from sonde.dump.statistic_store.columns import (
+    COLUMN_OF,
+    columns_of_rows,
+    hash_column,
+    hash_text,
+    raw_rows,
+    rounded,
+)
 
 NUMBERS = [name for name in CATEGORIES if name not in HASHES]
 AWKWARD = [
@@ -55,6 +62,12 @@ def test_rounding_is_that_of_float32_with_the_range_of_float64(values: list[floa
     near = np.abs(found[small] - array[small])
     best = np.abs(array[small].astype(np.float32).astype(np.float64) - array[small])
     np.testing.assert_array_equal(near, best)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), max_size=5))
+def test_a_hash_is_kept_as_its_first_64_bits(hashes: list[bytes]) -> None:
+    found = hash_column([each.hex().encode() for each in hashes])
+    assert [hash_text(int(each)) for each in found] == [each.hex()[:16] for each in hashes]
 
 
 def test_raw_rows_are_restored_for_the_text_form() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.trends.made_stores import MadeTraining, add_step, open_writer, write_training
 
 from sonde.dump.reading.stored_statistics import stored_steps
-from sonde.dump.statistic_store import engine
+from sonde.dump.statistic_store import compaction, engine
 from sonde.dump.statistic_store.compaction import compact, thin
 from sonde.dump.statistic_store.files import list_files
 
@@ -127,6 +127,17 @@ def test_old_steps_of_a_long_run_are_thinned_while_it_goes_on(tmp_path: Path) ->
     files = list_files(directory, "rows")
     assert [each.form for each in files] == ["thinned"] * 4 + ["op_order"] * 2
     assert [each.step for each in stored_steps(directory)][-100:] == list(range(200, 300))
+
+
+def test_bands_of_a_sorted_file_have_about_the_same_number_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = MadeTraining(layers=2, steps=60)  # 12 rows a step
+    monkeypatch.setattr(compaction, "BAND_ROWS", 240)
+    (file,) = write_training(training, tmp_path).glob("rows.*.parquet")
+    steps = pandas.read_parquet(file)["step"].to_numpy()
+    bands = [set(part.tolist()) for part in np.split(steps, 3)]
+    assert bands == [set(range(20)), set(range(20, 40)), set(range(40, 60))]
 
 
 def test_thinning_keeps_the_steps_around_a_trigger(tmp_path: Path) -> None:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.trends.made_stores import MadeTraining, write_training
+from tests.trends.made_stores import (
+    MadeTraining,
+    MadeView,
+    open_writer,
+    raw_row,
+    write_training,
+)
 
+from sonde.core.graph import OpNode
+from sonde.dump.statistic_store.step_rows import StepRows
 from sonde.monitor.signal_history import SignalHistory, history_directory
 from sonde.monitor.signals import Signals
 from sonde.server.dumps import recheck
 from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.run import DumpRun
+from sonde.server.health.source import health_view
 from sonde.server.health.stored import StoredTrends
 from sonde.server.http.events import EventBroker
+from sonde.wire.queries import HealthQuery
 from sonde.wire.shapes import ConditionSpec, TensorName, WatchpointSpec
 
 RELU = "Default/net/0-Linear/relu-op0"
@@ -52,6 +63,40 @@ def test_a_curve_is_one_query(
         assert point.statistics.nan_count == int(np.isnan(array).sum())
         if point.step != 17:
             assert point.statistics.max == array.max()
+
+
+def test_a_run_without_a_loss_opens_at_once(
+    run: tuple[MadeTraining, DumpRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, dump = run
+    forbid_listing(monkeypatch)
+    found = health_view(asyncio.run(dump.trends(0)), HealthQuery(rank=0))
+    assert [each.name for each in found.curves] == ["grad_norm", "step_seconds"]
+    assert asyncio.run(dump.loss(0, -1)).points == ()
+
+
+def test_the_loss_is_that_of_the_last_loss_function_before_the_backward_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid_listing(monkeypatch)
+    ops, writer = open_writer(tmp_path / "dump" / "rank_0" / "statistics")
+    scalar = np.float32(0.0)
+    for step in range(3):
+        nodes = {
+            "Default/mse_loss-op0": ("mse_loss", "forward", scalar + step),
+            "Default/add-op0": ("add", "forward", scalar + 10 * step),
+            "Gradients/Default/mm-op0": ("mm", "backward", np.ones((2, 2), np.float32)),
+            "Default/mse_loss-op1": ("mse_loss", "forward", scalar - 1),
+        }
+        made = [OpNode(name, kind, "", phase) for name, (kind, phase, _) in nodes.items()]
+        views = [MadeView(np.asarray(array)) for _, _, array in nodes.values()]
+        labels = [ops.number(*each) for each in zip(made, cast(Any, views), strict=True)]
+        rows = np.stack([raw_row(each.array) for each in views])
+        stamps = np.zeros(len(labels), np.int64)
+        writer.add(step, 0, StepRows(labels, stamps.tobytes(), rows.tobytes(), {}))
+    writer.close()
+    dump = DumpRun("dump", tmp_path / "dump", EventBroker())
+    assert [each.loss for each in asyncio.run(dump.loss(0, -1)).points] == [0.0, 1.0, 2.0]
 
 
 def test_a_tensor_that_is_not_there_is_one_line(run: tuple[MadeTraining, DumpRun]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sonde.compare.runs.run_side import RunSide, SideOp
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
@@ -33,9 +35,14 @@ def loss_op(side: RunSide) -> SideOp | None:
         and _is_float(op)
     ]
     numbers = [op for op in numbers if op.index < backward] or numbers
-    losses = [op for op in numbers if behaviour_of(op.type) == "loss"]
-    found = losses or numbers
-    return found[-1] if found else None
+    return numbers[last_loss([op.type for op in numbers])] if numbers else None
+
+
+def last_loss(types: Sequence[str]) -> int:
+    """The place of the last op that computes a loss, or else of the last, among the types of ops
+    that compute a scalar; there is at least one."""
+    losses = [place for place, each in enumerate(types) if behaviour_of(each) == "loss"]
+    return losses[-1] if losses else len(types) - 1
 
 
 def loss_value(side: RunSide, op: SideOp | None) -> float | None:

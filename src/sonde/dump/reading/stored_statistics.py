@@ -39,7 +39,7 @@ class StoredStep:
         return tuple(each.path for each in files if each.first <= self.step <= each.last)
 
     def read(self, op: str | None = None) -> tuple[StatisticRow, ...]:
-        """The rows of the step, or of one op in it, in the order of the op table."""
+        """The rows of the step, or of one op in it, in the order in which the ops ran."""
         return _read(self.directory, lambda files: _rows_of(self.directory, files, self.step, op))
 
 
@@ -104,7 +104,7 @@ def _rows_of(
         return ()
     names = ", ".join(f"ops.{name}" for name in _OP)
     query = (
-        f"select {names}, found.* exclude (step, graph, op) from "
+        f"select {names}, found.* exclude (step, graph, op, position) from "
         f"(select * from {engine.files_of(paths)} where step = ?) as found "
         f"join {engine.files_of(ops)} as ops on found.op = ops.id "
     )
@@ -112,7 +112,7 @@ def _rows_of(
     if op is not None:
         query += "where ops.name = ? "
         arguments.append(op)
-    return tuple(row for _, row in _rows(f"{query} order by found.op", arguments))
+    return tuple(row for _, row in _rows(f"{query} order by found.position", arguments))
 
 
 def _series_of(
@@ -129,7 +129,7 @@ def _series_of(
     names = ", ".join(f"ops.{name}" for name in _OP)
     wanted = ", ".join(str(number) for (number,) in numbers)  # so that other row groups are skipped
     return _rows(
-        f"select {names}, found.* exclude (graph, op) from (select * from "
+        f"select {names}, found.* exclude (graph, op, position) from (select * from "
         f"{engine.files_of(each.path for each in files)} where op in ({wanted})) as found "
         f"join {table} as ops on found.op = ops.id order by found.step",
         (),

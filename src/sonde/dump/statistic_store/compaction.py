@@ -20,10 +20,10 @@ from sonde.dump.statistic_store.files import (
     write_file,
 )
 
-BAND_STEPS: Final = 250
-"""A sorted file has the rows of so many steps by op, then those of the next: a step is found
-without reading the other bands, a series with one place to read in each. docs/decisions has the
-measurements."""
+BAND_ROWS: Final = 250_000
+"""A sorted file has about so many rows, of whole steps, by op, then those of the next steps: a step
+is found without reading the other bands, a series with one place to read in each. docs/decisions
+has the measurements."""
 BUCKET_STEPS: Final = 100
 """The steps for which a thinned file has one row of an op."""
 AROUND: Final = 10
@@ -35,9 +35,17 @@ _NOT_MEDIANS = frozenset({NON_FINITE})
 def merge(connection: Any, files: Sequence[StoreFile], form: Form) -> StoreFile:
     """Write the rows of consecutive files to one, and remove them: sorted by op, in bands of
     steps, for "op_order", else in the order of steps."""
-    order = f"step // {BAND_STEPS}, op, step" if form == "op_order" else "step, op"
-    query = f"select * from {files_of(each.path for each in files)} order by {order}"
-    return _replace(connection, query, files, form)
+    source = files_of(each.path for each in files)
+    order = "step, position"
+    if form == "op_order":
+        order = f"step // {_band_steps(connection, source, files)}, op, step, position"
+    return _replace(connection, f"select * from {source} order by {order}", files, form)
+
+
+def _band_steps(connection: Any, source: str, files: Sequence[StoreFile]) -> int:
+    """How many steps have about `BAND_ROWS` rows."""
+    (rows,) = connection.execute(f"select count(*) from {source}").fetchone()
+    return max(round(_span(files) * BAND_ROWS / max(int(rows), 1)), 1)
 
 
 def thin(
@@ -131,7 +139,7 @@ def _marked(source: str, names: Sequence[str], triggered: Sequence[int]) -> str:
 def _thinned_query(names: Sequence[str], bucket: int) -> str:
     plain, thinned = [], []
     for name in names:
-        if name in ("step", "graph", "time"):
+        if name in ("step", "graph", "time", "position"):
             plain.append(name)
             thinned.append(f"min({name}) as {name}")
         elif name == "op":

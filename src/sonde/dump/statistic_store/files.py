@@ -27,7 +27,7 @@ one; about 1,000 steps sorted by op; of which a summary is kept."""
 _NAME = re.compile(
     r"(ops|rows)\.([0-9]{1,18})-([0-9]{1,18})\.(piece|merged|op_order|thinned)\.parquet"
 )
-_OPTIONS = "format parquet, codec zstd, parquet_version v2, row_group_size 122880"
+_OPTIONS = "format parquet, codec zstd, parquet_version v2, row_group_size 40960"
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,7 @@ def _columns(steps: Sequence[_Step], categories: Sequence[str]) -> dict[str, Any
         "graph": np.repeat(np.array([each.graph for each in steps], np.int32), sizes),
         "time": np.repeat(np.array(times, np.int64), sizes),
         "op": np.concatenate(ops),
+        "position": np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
         **columns_of_rows(rows.reshape(-1, ROW_COLUMNS), categories),
     }
     for name in HASHES:

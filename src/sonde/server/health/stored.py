@@ -11,8 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from sonde.compare.runs.loss import SEED
+from sonde.compare.runs.loss import SEED, last_loss
+from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.operators.kinds import is_plumbing
 from sonde.dump.statistic_store.files import list_files
 from sonde.server.health.source import TrendSource
 from sonde.trends.database import CellTensor, StepSeries, TrendDatabase
@@ -70,9 +72,9 @@ class StoredTrends:
         """The losses of a rank: by one query if they are in Parquet files, else read step by
         step."""
         source = self.of_rank(rank)
-        found = source.loss() if isinstance(source, _RankTrends) else None
-        if found is None:
+        if not isinstance(source, _RankTrends):
             return self.losses(rank)
+        found = source.loss()
         return [
             LossPoint(step, to_wire(value), 0.0, None, True)
             for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True)
@@ -135,26 +137,47 @@ class _RankTrends:
         found = self._database.signals(self.rank)
         if found:
             return found
-        found = {"loss": self.loss() or loss_series(self._trends.losses(self.rank))}
+        found = {"loss": self.loss()}
         found["step_seconds"] = self._database.step_seconds(self.rank)
         if "grad_norm" in self.statistics():
             grid = self.grid("grad_norm")
             found["grad_norm"] = grid.greatest_of_steps()
         return {name: each for name, each in found.items() if each.steps.size}
 
-    def loss(self) -> StepSeries | None:
-        """That of a guard, or the input of the op that starts the backward pass; None if neither
-        is recorded."""
-        found = self._database.query(
+    def loss(self) -> StepSeries:
+        """That of a guard, or what `compare.runs.loss` takes for the loss; no steps without one.
+
+        It is found in the op table: to read every step takes minutes in a long run.
+        """
+        seed = self._database.query(
             "select name from ops where rank = ? and type = ? and io = 'input' and slot = 0 "
             "and phase = 'backward' and count = 1 order by id limit 1",
             (self.rank, SEED),
         ).rows
+        if seed:
+            return self._loss_of(seed[0][0], "input")
+        signal = self._database.signals(self.rank).get("loss")
+        if signal is not None:
+            return signal
+        scalars = self._database.query(
+            "select name, type, dtype, id < coalesce((select min(id) from ops where rank = $1 and "
+            "phase = 'backward'), id + 1) from ops where rank = $1 and kind = 'op' and count = 1 "
+            "and io = 'output' and slot = 0 and phase = 'forward' order by id",
+            (self.rank,),
+        ).rows
+        found = [
+            (name, kind, is_before)
+            for name, kind, dtype, is_before in scalars
+            if dtype in BY_NAME and BY_NAME[dtype].is_float and not is_plumbing(kind)
+        ]
+        found = [each for each in found if each[2]] or found
         if not found:
-            return self._database.signals(self.rank).get("loss")
-        return self._database.series(
-            found[0][0], "max", io="input", rank=self.rank, points=_MOST_LOSSES
-        )
+            none = np.zeros(0)
+            return StepSeries(np.zeros(0, np.int64), none, none, none)
+        return self._loss_of(found[last_loss([kind for _, kind, _ in found])][0], "output")
+
+    def _loss_of(self, op: str, io: str) -> StepSeries:
+        return self._database.series(op, "max", io=io, rank=self.rank, points=_MOST_LOSSES)
 
     def optimizers(self) -> Mapping[int, str]:
         return {}
