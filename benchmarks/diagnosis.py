@@ -1,7 +1,7 @@
 """Diagnoses scripts with known bugs and healthy ones, and prints recall and false alarms.
 
     python benchmarks/diagnosis.py [FOLDER ...] [--beside torch_audit ...] [--only T01 ...]
-        [--peer-seconds N] [--write docs/diagnosis.md]
+        [--peer-seconds N] [--peer-results FILE] [--write docs/diagnosis.md]
 
 ``FOLDER/cases/ID.json`` names a script, its ``kind`` and the accepted places (``where``); kind
 ``none`` is healthy. Scripts in ``FOLDER/controls`` are healthy. Without a folder, those of
@@ -14,13 +14,16 @@ script. Scripts that call ``init_process_group`` run on two ranks.
 ``detect_anomaly``, ``torch_audit``, ``msprobe_monitor``, ``traincheck``. Each is installed into a
 virtual environment that is removed at the end; `diagnosis_peers` says how it is run, and which of
 its rules names which kinds. A tool gets ``--peer-seconds`` for a script ("over 300 s" in its cell);
-after three such scripts in a row it is not tried on the others. ``--write`` puts the tables into
+after three such scripts in a row it is not tried on the others. ``--peer-results`` keeps in a file
+what the other tools said of each script: a later run goes on with them, and renews the column of
+Sonde. ``--write`` puts the tables into
 the part of a Markdown file between the marks. Scripts of Lightning and accelerate need these.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -28,7 +31,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +97,32 @@ class Verdict:
 
 
 @dataclass
+class KeptVerdicts:
+    """What the tools said of scripts, in a file that is written after each."""
+
+    file: Path
+    verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, file: Path) -> KeptVerdicts:
+        return cls(file, json.loads(file.read_text()) if file.exists() else {})
+
+    def of(self, tool: str, case: Case) -> Verdict | None:
+        kept = self.verdicts.get(self._key(tool, case))
+        return None if kept is None else Verdict(case, **kept)
+
+    def keep(self, tool: str, verdict: Verdict) -> None:
+        facts = {each.name: getattr(verdict, each.name) for each in fields(verdict)}
+        del facts["case"]
+        self.verdicts[self._key(tool, verdict.case)] = facts
+        self.file.write_text(json.dumps(self.verdicts, indent=1))
+
+    def _key(self, tool: str, case: Case) -> str:
+        """A script that was changed has no verdicts."""
+        return f"{tool} {case.name} {hashlib.sha256(case.script.read_bytes()).hexdigest()[:16]}"
+
+
+@dataclass
 class Column:
     """One tool, how it is run, and all its verdicts; ``server`` is None if it is not installed."""
 
@@ -102,10 +131,14 @@ class Column:
     seconds: int
     verdicts: list[Verdict] = field(default_factory=list)
     timeouts: int = 0
+    kept: KeptVerdicts | None = None
 
     def judge(self, case: Case) -> Verdict:
-        """Run the tool on a script."""
-        if self.server is None:
+        """Run the tool on a script, or take what is kept of it."""
+        known = None if self.kept is None else self.kept.of(self.name, case)
+        if known is not None:
+            verdict = known
+        elif self.server is None:
             verdict = Verdict(case, failure="not installed", cell="not installed")
         elif self.timeouts >= MOST_TIMEOUTS:
             verdict = Verdict(case, failure="not tried", cell="not tried")
@@ -113,6 +146,8 @@ class Column:
             verdict = verdict_of(self.name, self.server, case, self.seconds)
             is_over = verdict.cell.startswith("over")
             self.timeouts = self.timeouts + 1 if is_over else 0
+            if self.kept is not None:
+                self.kept.keep(self.name, verdict)
         self.verdicts.append(verdict)
         return verdict
 
@@ -288,6 +323,7 @@ def learn(server: Forked) -> None:
 def made_columns(options: argparse.Namespace, environments: Environments) -> list[Column]:
     """The tools that are run, each installed; one that cannot be says so in its cells."""
     columns = []
+    kept = None if options.peer_results is None else KeptVerdicts.load(options.peer_results)
     for name in ("sonde", *options.beside):
         server = None
         try:
@@ -297,7 +333,7 @@ def made_columns(options: argparse.Namespace, environments: Environments) -> lis
         except (subprocess.SubprocessError, OSError) as error:
             print(f"{name} cannot be installed: {error}", file=sys.stderr)
         seconds = TIMEOUT_SECONDS if name == "sonde" else options.peer_seconds
-        columns.append(Column(name, server, seconds))
+        columns.append(Column(name, server, seconds, kept=None if name == "sonde" else kept))
     return columns
 
 
@@ -307,6 +343,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--beside", nargs="+", choices=PEERS, default=[], metavar="TOOL")
     parser.add_argument("--only", nargs="+", default=[], help="ids or names of scripts")
     parser.add_argument("--peer-seconds", type=int, default=TIMEOUT_SECONDS, metavar="N")
+    parser.add_argument("--peer-results", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown file with the marks")
     options = parser.parse_args()
     for folder in options.folders:

@@ -59,7 +59,8 @@ class ParameterEvidence:
     """One parameter that an optimizer holds or that the loss reaches; ``position`` is its place in
     the optimizer, which is usually that in the network. ``loss`` is the class of the loss function
     that made it for itself, if one did. ``writes`` counts the graphs before which the program had
-    changed it, of parameters that no optimizer holds."""
+    changed it, of parameters that no optimizer holds. ``is_replaced``: another parameter has its
+    name in the network, while the optimizer goes on with this one."""
 
     name: str
     module: str
@@ -79,6 +80,7 @@ class ParameterEvidence:
     has_equal_rows_now: bool = False
     is_contiguous: bool = True
     writes: int = 0
+    is_replaced: bool = False
     samples: list[UpdateSample] = field(default_factory=list)
 
     @property

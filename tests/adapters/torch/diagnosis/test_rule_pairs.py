@@ -14,6 +14,7 @@ from tests.adapters.torch.diagnosis.data_pairs import DATA, DATA_SCALE, HEALTHY_
 from tests.adapters.torch.diagnosis.form_pairs import FORMS
 from tests.adapters.torch.diagnosis.healthy_trainings import HEALTHY_FREEZING, HEALTHY_NORMS
 from tests.adapters.torch.diagnosis.loop_pairs import LOOP
+from tests.adapters.torch.diagnosis.missed_pairs import MISSED
 from tests.adapters.torch.diagnosis.pairs import Pair
 from tests.adapters.torch.diagnosis.parameter_pairs import PARAMETERS
 from tests.adapters.torch.diagnosis.precision_pairs import PRECISION
@@ -31,7 +32,18 @@ pytestmark = [
 ]
 SINGLE = [
     *(Pair(kind, code, *FIXES[name]) for name, (kind, code) in BUGS.items()),
-    *(*LOOP, *PARAMETERS, *PRECISION, *DATA, DATA_SCALE, *ATTENTION, *STYLES, *STRUCTURES, *FORMS),
+    *(
+        *LOOP,
+        *PARAMETERS,
+        *PRECISION,
+        *DATA,
+        DATA_SCALE,
+        *ATTENTION,
+        *STYLES,
+        *STRUCTURES,
+        *FORMS,
+        *MISSED,
+    ),
 ]
 
 

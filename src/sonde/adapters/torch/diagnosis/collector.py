@@ -8,7 +8,9 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.diagnosis.batch_reshapes import BatchReshapes
 from sonde.adapters.torch.diagnosis.data import DataCalls
+from sonde.adapters.torch.diagnosis.loaders import LoaderCalls
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls
 from sonde.adapters.torch.diagnosis.loop.scaling import ScalingCalls
 from sonde.adapters.torch.diagnosis.losses.functions import FunctionCalls
@@ -50,6 +52,8 @@ class Collector:
         self.ties = WeightTies(self.recorder)
         self.targets_held = TargetAliases(self.recorder, self.modules)
         self.data = DataCalls(self.recorder)
+        self.loaders = LoaderCalls(self.recorder, self.data.hashes)
+        self.reshapes = BatchReshapes(self.recorder)
         self.permutations = Permutations(self.recorder, self.modules)
         self.flags = ModuleFlags(self.recorder, self.modules, self.training)
         self.detachments = Detachments(self.recorder, self.parameters)
@@ -69,7 +73,7 @@ class Collector:
         training.before_step += [self.ties.before_step, self.states.first_step]
         training.before_step += [self.parameters.before_step, self.ranks.before_step]
         training.before_step += [self.targets_held.before_step, self.data.before_step]
-        training.before_step.append(self.initialisation.before_step)
+        training.before_step += [self.initialisation.before_step, self.loaders.before_step]
         training.after_step += [self.parameters.after_step, self.targets_held.after_step]
         training.on_step_end += [
             self.flags.step_ended,
@@ -81,7 +85,7 @@ class Collector:
             self.graphs.begin_step,
         ]
         self.graphs.inspectors.append(self.nodes.inspect)
-        self.modules.on_root.append(self.data.root_called)
+        self.modules.on_root += [self.data.root_called, self.reshapes.root_called]
         self.modules.on_first.append(self.flags.first_call)
         self.functions.on_loss.append(self.data.lost)
 
@@ -107,6 +111,8 @@ class Collector:
             self.initialisation,
             self.ties,
             self.data,
+            self.loaders,
+            self.reshapes,
             self.permutations,
             self.detachments,
             self.flags,

@@ -1,19 +1,15 @@
-"""Observes data: rows of batches, by hash, and the order in which loaders give them."""
+"""Observes data: rows of batches, by hash, and targets."""
 
 from __future__ import annotations
 
 import math
-import random
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler
-from torch.utils.data.distributed import DistributedSampler
 
 from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState
@@ -27,7 +23,6 @@ from sonde.adapters.torch.diagnosis.modules import RootCall, tensors_in
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
-from sonde.core.weak_table import WeakTable
 
 MOST_ROWS = 20_000
 """Rows that are hashed for each question."""
@@ -36,28 +31,17 @@ MOST_BYTES = 256 << 20
 ENOUGH_FEATURES = 4
 COUNTED_STEPS = 200
 MOST_TARGETS = 1 << 16
-_ITERATOR = torch.utils.data.dataloader._BaseDataLoaderIter
-
-
-@dataclass(slots=True, eq=False)
-class _Epochs:
-    source: Source | None
-    rows: list[int] = field(default_factory=list)
-    finished: list[tuple[int, ...]] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class DataCalls:
-    """Hashes rows of training and evaluation inputs, and follows loaders and samplers."""
+    """Hashes rows of training and evaluation inputs, and counts targets."""
 
     recorder: EvidenceRecorder
     trained: set[int] = field(default_factory=set)
     evaluated: dict[Source | None, tuple[set[int], set[int]]] = field(default_factory=dict)
     """For each line the rows evaluated, and those of them that had been trained on before."""
     targets: dict[int, int] = field(default_factory=dict)
-    _loaders: WeakTable[Any, _Epochs] = field(default_factory=WeakTable)
-    _iterators: WeakTable[Any, Any] = field(default_factory=WeakTable)
-    _sampler_epochs: WeakTable[Any, list[int]] = field(default_factory=WeakTable)
     _sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     _last_input: Callable[[], torch.Tensor | None] = field(default=lambda: None)
     _bytes: int = 0
@@ -68,11 +52,6 @@ class DataCalls:
     def install(self, undo: ExitStack) -> None:
         for owner in (torch.utils.data, torch.utils.data.dataset):
             wrap(owner, "random_split", self._around_split, undo)
-        wrap(DataLoader, "__iter__", self._around_iter, undo)
-        wrap(_ITERATOR, "__next__", self._around_next, undo)
-        wrap(DistributedSampler, "__iter__", self._around_sampler, undo)
-
-    # ------------------------------------------------------------ loaders and samplers
 
     def _around_split(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def random_split(*args: Any, **kwargs: Any) -> Any:
@@ -84,74 +63,6 @@ class DataCalls:
     @shielded
     def _split(self) -> None:
         self.recorder.event("data-split", caller(), "random_split")
-
-    def _around_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def iterate(loader: Any) -> Any:
-            iterator = original(loader)
-            self._began(loader, iterator)
-            return iterator
-
-        return iterate
-
-    @shielded
-    def _began(self, loader: Any, iterator: Any) -> None:
-        known = self._loaders.get(loader)
-        if known is None:
-            known = self._loaders[loader] = _Epochs(caller())
-            self._check_generator(loader, known.source)
-        else:
-            known.rows.clear()
-        self._iterators[iterator] = loader
-        self.recorder.event("epoch-begun", known.source, "DataLoader")
-
-    def _around_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def following(iterator: Any) -> Any:
-            try:
-                batch = original(iterator)
-            except StopIteration:
-                self._ended(iterator)
-                raise
-            self._gave(iterator, batch)
-            return batch
-
-        return following
-
-    @shielded
-    def _gave(self, iterator: Any, batch: Any) -> None:
-        loader = self._iterators.get(iterator)
-        known = None if loader is None else self._loaders.get(loader)
-        if known is None or len(known.finished) >= 2 or len(known.rows) >= MOST_ROWS:
-            return
-        tensors = [each for each in tensors_in(batch) if each.dim() >= 1]
-        if tensors:
-            known.rows += self._hashes(tensors[0])
-
-    @shielded
-    def _ended(self, iterator: Any) -> None:
-        """Judge an epoch that has ended."""
-        loader = self._iterators.get(iterator)
-        known = None if loader is None else self._loaders.get(loader)
-        if loader is None or known is None or not known.rows or len(known.finished) >= 2:
-            return
-        rows, known.rows = tuple(known.rows), []
-        known.finished.append(rows)
-        distinct = len(set(rows))
-        workers = int(getattr(loader, "num_workers", 0))
-        is_stream = isinstance(loader.dataset, IterableDataset)
-        if is_stream and workers > 1 and distinct > 8 and len(rows) == workers * distinct:
-            self.recorder.event(
-                "rows-repeated",
-                known.source,
-                type(loader.dataset).__name__,
-                rows=len(rows),
-                distinct=distinct,
-                workers=workers,
-                line=_line_of(type(loader.dataset), "__iter__"),
-            )
-        shuffles = isinstance(getattr(loader, "sampler", None), RandomSampler)
-        is_twice = len(known.finished) == 2 and known.finished[0] == known.finished[1]
-        if shuffles and is_twice and distinct > 8:
-            self.recorder.event("same-order", known.source, "DataLoader", rows=len(rows))
 
     def finish(self) -> None:
         """Compare the rows of training with those of evaluation."""
@@ -178,47 +89,6 @@ class DataCalls:
                 "targets", *self._loss, classes=len(self.targets), most=most, total=total
             )
 
-    def _check_generator(self, loader: Any, source: Source | None) -> None:
-        """A generator that a dataset holds is copied into every worker."""
-        dataset = loader.dataset
-        kinds = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
-        if getattr(loader, "num_workers", 0) < 2 or loader.worker_init_fn is not None:
-            return
-        used: set[str] = set()
-        for kind in type(dataset).__mro__:
-            for name, method in vars(kind).items():
-                if name != "__init__":
-                    used |= set(getattr(getattr(method, "__code__", None), "co_names", ()))
-        for name, value in getattr(dataset, "__dict__", {}).items():
-            if isinstance(value, kinds) and name in used:
-                self.recorder.event(
-                    "generator-in-dataset",
-                    source,
-                    type(dataset).__name__,
-                    attribute=name,
-                    workers=loader.num_workers,
-                )
-
-    def _around_sampler(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def iterate(sampler: Any) -> Any:
-            self._sampled(sampler)
-            return original(sampler)
-
-        return iterate
-
-    @shielded
-    def _sampled(self, sampler: Any) -> None:
-        if not getattr(sampler, "shuffle", False):
-            return
-        epochs = self._sampler_epochs.get(sampler)
-        if epochs is None:
-            epochs = self._sampler_epochs[sampler] = []
-        epochs.append(int(sampler.epoch))
-        if len(epochs) >= 2 and epochs[-1] == epochs[-2]:
-            self.recorder.event(
-                "sampler-epoch-kept", caller(), type(sampler).__name__, epoch=epochs[-1]
-            )
-
     # ------------------------------------------------------------ rows and targets
 
     @shielded
@@ -233,11 +103,11 @@ class DataCalls:
             return
         if trained:
             if len(self.trained) < MOST_ROWS:
-                self.trained.update(self._hashes(tensors[0]))
+                self.trained.update(self.hashes(tensors[0]))
         elif not call.module.training:
             rows, shared = self.evaluated.setdefault(call.source, (set(), set()))
             if len(rows) < MOST_ROWS:
-                found = self._hashes(tensors[0])
+                found = self.hashes(tensors[0])
                 rows.update(found)
                 shared.update(self.trained.intersection(found))
 
@@ -307,7 +177,8 @@ class DataCalls:
             self._sums[1] += float(target.sum())
             self._sums[2] += float(target.square().sum())
 
-    def _hashes(self, tensor: torch.Tensor) -> list[int]:
+    def hashes(self, tensor: torch.Tensor) -> list[int]:
+        """A hash for each row; none where all that may be hashed has been."""
         if self._bytes > MOST_BYTES or tensor.device.type != "cpu" or tensor.is_sparse:
             return []
         self._bytes += tensor.numel() * tensor.element_size()
@@ -322,8 +193,3 @@ def _is_telling(tensor: torch.Tensor) -> bool:
     if tensor.is_floating_point():
         return features >= ENOUGH_FEATURES
     return not tensor.is_complex() and features >= 16
-
-
-def _line_of(owner: type, name: str) -> str:
-    code = getattr(getattr(owner, name, None), "__code__", None)
-    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

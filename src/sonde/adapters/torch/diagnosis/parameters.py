@@ -161,9 +161,12 @@ class ParameterSignals:
         state.seen.parameters = len(listed)
         state.seen.frozen = sum(not each.requires_grad for each in listed)
         names = self._names()
+        holders = {name: number for number, (name, _) in names.items()}
         for number, parameter in enumerate(listed):
             entry = self.entry(parameter, names, f"{state.seen.name}.{number}")
             entry.optimizer, entry.position = state.seen.name, number
+            is_named = id(parameter) in names or not entry.is_in_module
+            entry.is_replaced = not is_named and entry.name in holders
         if optimizer not in self._searched:
             self._searched[optimizer] = len(listed)
             self._name_bare(listed)

@@ -24,7 +24,8 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if total < SAMPLES or classes < 2 or most < SHARE * total or most == total:
         return
     batches = 0 if constant is None else int(constant.numbers["batches"] or 0)
-    status = "supported" if batches >= STRIKES else "hypothesis"
+    is_constant = batches >= STRIKES and evidence.first_bad_loss is None  # NaN is above nothing.
+    status = "supported" if is_constant else "hypothesis"
     yield finding(
         "class-imbalance",
         "supported" if status == "supported" else "hypothesis",
@@ -40,7 +41,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "class-imbalance",
     judge,
-    "Less than 95 %, or fewer than 200 targets; a model that also predicts other classes, where it "
-    "is a hypothesis; a loss with weights.",
+    "Less than 95 %, or fewer than 200 targets; a model that also predicts other classes, or a "
+    "loss that becomes NaN, where it is a hypothesis; a loss with weights.",
     explains=("labels-misaligned",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import Finding
-from sonde.diagnosis.evidence import LossGraph, TrainingEvidence
+from sonde.diagnosis.evidence import GraphNode, LossGraph, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
 
 VIEWS = (
@@ -25,13 +25,25 @@ APPLIED = {"LogSoftmax": "Softmax", "BinaryCrossEntropyWithLogits": "Sigmoid"}
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
         for index, node in enumerate(graph.nodes):
-            activation = APPLIED.get(node.name)
+            is_log_softmax = _is_log_softmax(graph, node)
+            activation = "Softmax" if is_log_softmax else APPLIED.get(node.name)
             if activation is None or not node.inputs:
                 continue
             inner = _probabilities(graph, node.inputs[0], activation)
             if inner is not None:
                 yield _found(graph, inner, index, activation.lower())
                 return
+
+
+def _is_log_softmax(graph: LossGraph, node: GraphNode) -> bool:
+    """Whether a node subtracts from values the logarithm of the sum of their exponentials, as
+    ``Categorical(logits=...)`` does."""
+    if node.name != "Sub" or len(node.inputs) != 2:
+        return False
+    values, norm = node.inputs
+    if graph.nodes[norm].name in VIEWS:
+        norm = through_views(graph, norm) or norm
+    return graph.nodes[norm].name == "Logsumexp" and values in graph.nodes[norm].inputs
 
 
 def _probabilities(graph: LossGraph, start: int, activation: str) -> int | None:

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from sonde.core.finding import Finding
 from sonde.diagnosis.evidence import GraphNode, LossGraph, TrainingEvidence
 from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
-from sonde.diagnosis.rules.losses.double_softmax import through_views
+from sonde.diagnosis.rules.losses.double_softmax import VIEWS, through_views
 
 SOFTMAX = ("LogSoftmax", "Softmax")
 TRANSPOSING = ("T", "Transpose", "Permute")
+LAYERS = ("Addmm", "Mm", "Linear", "MkldnnLinear")
+"""Nodes of linear layers."""
 MERGING = ("View", "UnsafeView", "Reshape", "ReshapeAlias", "Expand", "Clone", "NativeDropout")
 """What lies between the weights of an attention and their product with the values."""
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     for graph in evidence.graphs[:3]:
-        for search in (_before_loss, _over_batch, _over_queries):
+        for search in (_before_loss, _over_batch, _over_queries, _over_one):
             found = search(evidence, graph)
             if found is not None:
                 yield found
@@ -94,6 +96,37 @@ def _over_queries(evidence: TrainingEvidence, graph: LossGraph) -> Finding | Non
                 "use dim=-1",
             )
     return None
+
+
+def _over_one(evidence: TrainingEvidence, graph: LossGraph) -> Finding | None:
+    """A softmax over the one output of a layer, which is 1 whatever the output is."""
+    for index, node in enumerate(graph.nodes):
+        shape, dim = node.shape or (), _dim(node)
+        if node.name not in SOFTMAX or dim is None or shape[dim] != 1 or max(shape) == 1:
+            continue
+        below = through_views(graph, index)
+        if below is None or graph.nodes[below].name not in LAYERS:
+            continue
+        layer = graph.nodes[below]
+        if (layer.shape or ())[-1:] == (1,) and _has_parameter(graph, layer):
+            others = next((number for number in range(1, len(shape)) if shape[number] > 1), 0)
+            return _found(
+                graph,
+                node,
+                f"dimension {dim} of the shape {list(shape)}, which has one element: its result is "
+                f"{'0' if node.name == 'LogSoftmax' else '1'} whatever the scores are",
+                f"use dim={others}" if others else "use sigmoid for one output, or two outputs",
+            )
+    return None
+
+
+def _has_parameter(graph: LossGraph, layer: GraphNode) -> bool:
+    """Whether a product is one with a parameter."""
+    for each in layer.inputs:
+        value = through_views(graph, each) if graph.nodes[each].name in VIEWS else each
+        if value is not None and graph.nodes[value].name == "AccumulateGrad":
+            return True
+    return False
 
 
 def _dim(node: GraphNode) -> int | None:

@@ -19,7 +19,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         stale = [
             each
             for each in held
-            if not each.reached and not each.is_in_module and each.requires_grad
+            if each.requires_grad and (each.is_replaced or not (each.reached or each.is_in_module))
         ]
         loose = [
             each

@@ -14,7 +14,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if event is None or evidence.first_bad_loss is None:
         return
     targets = event.numbers.get("targets")
-    op = "cross_entropy" if event.subject.startswith("Nll") else event.subject.lower()
+    op = "cross_entropy" if event.subject.startswith("Nll") else op_of(event.subject)
     yield finding(
         "empty-reduction",
         "established",

@@ -32,5 +32,8 @@ RULE = DiagnosisRule(
     "fully-masked-attention-row",
     judge,
     "Softmax that is NaN everywhere, because its input was; a loss that stays finite.",
-    explains=("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
+    explains=(
+        *("non-finite-loss", "non-finite-op", "exploding-gradient", "lr-too-high"),
+        "unsafe-where-branch",
+    ),
 )

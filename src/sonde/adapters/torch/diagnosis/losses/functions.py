@@ -188,8 +188,14 @@ class FunctionCalls:
         """Note values that are dropped in eval mode; returns the module that runs."""
         current = self.modules.current
         inner = current[-1] if current else None
-        if inner is not None and not inner.training and not isinstance(inner, DROPPING):
-            name = self.modules.name(inner)
+        outer: nn.Module | None = None
+        if isinstance(inner, DROPPING):
+            if inner.training and _is_out_of_reach(inner, current[0]):
+                outer, argument = current[-2], "module"
+        elif inner is not None and not inner.training:
+            outer = inner
+        if outer is not None:
+            name = self.modules.name(outer)
             self.recorder.event(
                 "dropout-in-eval", caller(), name, p=p, function=function, argument=argument
             )
@@ -240,6 +246,12 @@ class FunctionCalls:
             return  # More than one element for each result, or none at all.
         if bool(torch.isnan(result).all()) and not bool(torch.isnan(given).any()):
             self.recorder.event("std-of-one-sample", caller(), name, shape=str(tuple(given.shape)))
+
+
+def _is_out_of_reach(module: nn.Module, root: nn.Module) -> bool:
+    """Whether a root in eval mode calls a module that it does not hold: its ``eval()`` did not
+    reach the module, such as one that is made in ``forward``."""
+    return not root.training and all(each is not module for each in root.modules())
 
 
 def is_constant(tensor: torch.Tensor) -> bool:

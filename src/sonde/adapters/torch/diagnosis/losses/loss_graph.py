@@ -42,10 +42,15 @@ _NUMBERS = (
     "min",
     "max",
 )
+ELEMENTWISE_LOSSES = (
+    *("MseLoss", "SmoothL1Loss", "HuberLoss", "SoftMarginLoss"),
+    *("BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"),
+)
+"""Nodes that compute a loss of each element and its mean at once."""
 _SINGULAR = (
     *("Sqrt", "Rsqrt", "Log", "Log1P", "Log2", "Log10", "Pow", "Div", "Reciprocal"),
     *("Acos", "Asin", "Atanh", "Acosh", "Std", "Var", "Mean"),
-    *("NllLoss", "NllLoss2D", "Softmax", "SafeSoftmax", "Exp", "Relu"),
+    *("NllLoss", "NllLoss2D", "Softmax", "SafeSoftmax", "Exp", "Relu", *ELEMENTWISE_LOSSES),
 )
 _UNSIGNED = 1 << 63
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import torch
 
-from sonde.adapters.torch.diagnosis.losses.loss_graph import LossGraphs, short_name
+from sonde.adapters.torch.diagnosis.losses.loss_graph import (
+    ELEMENTWISE_LOSSES,
+    LossGraphs,
+    short_name,
+)
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
@@ -144,6 +148,10 @@ def _fault(name: str, node: Any) -> dict[str, Any] | None:
         is_empty = getattr(node, "_saved_self_numel", 1) == 0
         sizes = getattr(node, "_saved_self_sym_sizes", (1,))
         return {"fault": "empty", "elements": 0} if is_empty or 0 in tuple(sizes) else None
+    if name in ELEMENTWISE_LOSSES:
+        is_mean = int(getattr(node, "_saved_reduction", 0)) == 1
+        is_empty = is_mean and node._saved_self.numel() == 0
+        return {"fault": "empty", "elements": 0} if is_empty else None
     if name in ("NllLoss", "NllLoss2D"):
         weight = node._saved_total_weight
         is_mean = int(node._saved_reduction) == 1

@@ -47,6 +47,9 @@ class ModuleFlags:
     _counting: WeakTable[nn.Module, str] = field(default_factory=WeakTable)
     """Modules that have a buffer of one number, also those that never run."""
     _frozen: WeakTable[nn.Module, tuple[float, ...]] = field(default_factory=WeakTable)
+    _listed: WeakTable[nn.Module, bool] = field(default_factory=WeakTable)
+    _searched: WeakTable[torch.optim.Optimizer, bool] = field(default_factory=WeakTable)
+    """Optimizers whose state was searched for counters."""
 
     def install(self, undo: ExitStack) -> None:
         wrap(nn.Module, "register_buffer", self._around_register, undo)
@@ -84,7 +87,7 @@ class ModuleFlags:
     @shielded
     def step_ended(self) -> None:
         step = self.recorder.step
-        if step == 3:
+        if step == 3 or (step and step % EVERY == 0):
             self._list()
         if step >= 3 and step % EVERY == 0:
             for name, holder, key in self._low:
@@ -96,18 +99,25 @@ class ModuleFlags:
             self.note_roots()
 
     def _list(self) -> None:
-        listed: set[int] = set()
+        """Look at the modules and optimizers that are new since the last look: a program may train
+        several networks one after the other."""
         for root in list(self.modules.roots):
+            if root in self._listed:
+                continue
             for path, module in root.named_modules():
-                if id(module) not in listed:
+                if module not in self._listed:
                     self._list_counters(f"{path}." if path else "", module._buffers)
-                listed.add(id(module))
+                self._listed[module] = True
                 self._note_freezing(path, module)
         for module in list(self._counting):
-            if id(module) not in listed:
+            if module not in self._listed:
                 self._list_counters("", module._buffers)
+                self._listed[module] = True
         for optimizer in list(self.training.states):
+            if optimizer in self._searched:
+                continue
             for state in islice(optimizer.state.values(), MOST_STATES):
+                self._searched[optimizer] = True
                 if isinstance(state, Mapping):
                     self._list_counters("", state)
 
