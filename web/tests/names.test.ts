@@ -2,8 +2,10 @@ import { describe, expect, test } from "vitest";
 import { commonParts, differingPart } from "../src/text/differing";
 import {
   drawnScopes,
+  innerName,
   leafText,
   opName,
+  phaseText,
   readParts,
   runTitle,
   type TitledRun,
@@ -79,4 +81,22 @@ describe("names as people read them", () => {
   test("a dump in a folder that says nothing is named with the folder around it", () => {
     expect(runTitle([dump("a", "/x/lenet/dump")], "a")).toBe("lenet/dump");
   });
+});
+
+test("what an optimizer keeps between steps belongs to the optimizer", () => {
+  const state = { kind: "parameter", phase: "forward", scope: "Default/optimizer-AdamW" } as const;
+  expect(phaseText(state)).toBe("optimizer");
+  expect(phaseText({ ...state, scope: "Default/network-Net/fc-Linear" })).toBe("forward");
+  expect(phaseText({ ...state, scope: "Gradients/Default", phase: "backward" })).toBe("backward");
+});
+
+test("parameters of a module have different names in its list", () => {
+  const names = ["blocks.2.ln.weight", "blocks.2.mlp.0.weight", "blocks.2.mlp.2.weight"];
+  expect(names.map((each) => innerName(each, names))).toEqual([
+    "ln.weight",
+    "mlp.0.weight",
+    "mlp.2.weight",
+  ]);
+  expect(innerName("fc.weight", ["fc.weight"])).toBe("fc.weight");
+  expect(innerName("weight", ["weight", "bias"])).toBe("weight");
 });

@@ -91,6 +91,21 @@ def test_targets_are_data_and_terms_of_weights_are_a_part_of_their_own() -> None
     assert inside == ["Default/randn-op0", "Default/randint-op0", "Default/ones-op0"]
 
 
+def test_terms_added_to_the_result_of_a_loss_module_are_not_named_by_its_call() -> None:
+    data, labels, weight, *network = training_step()[:6]
+    line = (3, "<module>", "loss = criterion(net(x), y) + 1e-4 * weight.pow(2).sum()")
+    nodes = [
+        *(data, labels, weight, *network),
+        at(op("Default/loss-CrossEntropyLoss/nll-op0", "Default/network-Net/tanh-op0"), line),
+        at(op("Default/pow-op0", "fc.weight"), line),
+        at(op("Default/add-op0", "Default/loss-CrossEntropyLoss/nll-op0", "Default/pow-op0"), line),
+        *training_step()[8:],
+    ]
+    found = {node.path: node.part for node in level(numbered(nodes).summary, "").nodes}
+    assert found["Default/loss-CrossEntropyLoss/"] == found["Default/loss/"] == "loss"
+    assert "Default/criterion/" not in found
+
+
 def test_ops_outside_of_modules_are_in_scopes_of_the_functions_that_ran_them() -> None:
     summary = numbered(training_step()).summary
     found = {node.path: node for node in level(summary, "").nodes}

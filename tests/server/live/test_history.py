@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 import numpy as np
@@ -10,9 +11,13 @@ import pytest
 from sonde import kernels
 from sonde.core.statistics import ROW_COLUMNS
 from sonde.kernels.codes import dtype_code
+from sonde.server.graph.index import GraphIndex
 from sonde.server.live import history as module
-from sonde.server.live.history import StatisticHistory
+from sonde.server.live.history import StatisticHistory, latest_outputs
 from sonde.server.live.preview import previewed
+from sonde.server.live.rank import LiveRank
+from sonde.server.live.recorded_values import op_values
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.framing import FrameError
 from sonde.wire.rank import OpStatistics, ParameterNames, ParameterNorms
 from sonde.wire.shapes import ConditionSpec, Node, TensorType
@@ -51,6 +56,26 @@ def test_an_output_has_its_statistics_of_every_recorded_step() -> None:
     assert (found[0], found[1].zero_count) == (0, 4)
     assert history.latest("a", 0, 1) is None
     assert history.points("a", 1, 4) == []
+
+
+def test_each_op_has_the_statistics_of_the_last_step_that_recorded_it() -> None:
+    history = StatisticHistory()
+    history.add_rows(rows(0, a=[1, 2, 3, 4], b=[0, 0, 0, 5]))
+    history.add_rows(rows(16, a=[1, 2, 3, math.nan], other=[9]))
+    step, found = latest_outputs(history.of_ops(None), ["a", "b", "c"])
+    assert step == 16
+    assert {op: each[0].nan_count for op, each in found.items()} == {"a": 1, "b": 0}
+    step, found = latest_outputs(history.of_ops(0), ["a", "b"])
+    assert (step, found["a"][0].max, found["b"][0].max) == (0, 4.0, 5.0)
+    assert latest_outputs(history.of_ops(7), ["a"]) == (None, {})
+
+
+def test_the_ops_of_a_training_that_ended_keep_their_colours() -> None:
+    rank = LiveRank(sample_metadata())
+    rank.history.add_rows(rows(3, a=[-7, 2, 3, 4]))
+    nodes = [Node("a", "relu", "", "forward", "op", 0, (), (TYPE,))]
+    found = asyncio.run(op_values(rank, GraphIndex(0, "g", nodes), None, "max"))
+    assert (found.step, found.by_op) == (3, {"a": 7.0})
 
 
 def test_a_weight_and_its_gradient_have_norms_and_ratios() -> None:

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import type { ConditionInfo, Hit, RankView } from "../wire";
 import { api } from "../load/api";
 import { useConditions } from "../load/conditions";
+import { graphName } from "../text/names";
 import { grouped } from "../text/numbers";
 import { usePagedList, type PagedList } from "../load/pagedList";
 import { throttledVersion, go, isOver, place, rank, run, tickedPatterns } from "../state/store";
@@ -221,7 +222,12 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
 /** Limits the list to the selected op, or to steps that ran one graph. */
 function LocationFilter(): JSX.Element {
   const { op, hitOp, hitGraph } = place.value;
-  const known = (rank.value?.graphs ?? []).map((each) => each.id);
+  const graphs = rank.value?.graphs ?? [];
+  const known = graphs.map((each) => each.id);
+  const text = (number: number): string => {
+    const found = graphs.find((each) => each.id === number);
+    return found === undefined ? `graph ${number}` : graphName(found, graphs);
+  };
   const all = hitGraph === null || known.includes(hitGraph) ? known : [...known, hitGraph];
   const numbers = all.length > 1 || hitGraph !== null ? all : [];
   return (
@@ -241,7 +247,7 @@ function LocationFilter(): JSX.Element {
       </option>
       {numbers.map((number) => (
         <option key={number} value={String(number)}>
-          graph {number}
+          {text(number)}
         </option>
       ))}
     </select>

@@ -5,7 +5,7 @@ import type { ListedNode } from "../wire";
 import { api } from "../load/api";
 import { Highlighted } from "../parts/Highlighted";
 import { commonParts, differingPart } from "../text/differing";
-import { asScope, fileName, graphName, lastPart, leafText } from "../text/names";
+import { asScope, fileName, graphName, lastPart, leafText, phaseText } from "../text/names";
 import { grouped } from "../text/numbers";
 import { usePagedList } from "../load/pagedList";
 import {
@@ -192,7 +192,7 @@ function Result({ id, node, where, words, isAt }: ResultProps): JSX.Element {
       </div>
       <div class="two-lines right">
         <span>
-          <span class={`phase ${node.phase}`}>{node.phase}</span>
+          <span class={`phase ${phaseText(node)}`}>{phaseText(node)}</span>
           {node.hits > 0 && <span class="hit-count">{grouped(node.hits)}</span>}
         </span>
         <span class="under" title={node.source?.library ?? ""}>

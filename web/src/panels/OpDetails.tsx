@@ -5,7 +5,7 @@ import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from ".
 import { findOp } from "../load/findOp";
 import { api, type GraphAt } from "../load/api";
 import { useTensorVersion } from "../load/tensorVersion";
-import { graphName, lastPart, leafText, opName, readParts } from "../text/names";
+import { graphName, lastPart, leafText, opName, readParts, phaseText } from "../text/names";
 import { counted, grouped, typeText } from "../text/numbers";
 import { useResource } from "../load/resource";
 import {
@@ -260,7 +260,7 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
       </p>
       <p class="tags">
         <span class="tag">{node.type}</span>
-        <span class={`phase ${node.phase}`}>{node.phase}</span>
+        <span class={`phase ${phaseText(node)}`}>{phaseText(node)}</span>
         {node.kind !== "op" && node.kind !== node.type.toLowerCase() && (
           <span class="tag">{node.kind}</span>
         )}

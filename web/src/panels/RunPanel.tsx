@@ -6,7 +6,7 @@ import { brief, counted, grouped, seconds } from "../text/numbers";
 import { chooseRun, go, removeRun, replaceRun, run } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
-import { fileName } from "../text/names";
+import { fileName, moduleName, readParts } from "../text/names";
 import { stateText } from "../text/states";
 import { keptText } from "./KeepButton";
 import { Reports } from "./Reports";
@@ -105,7 +105,7 @@ function KeptList({
           <li key={`${each.rank} ${each.pattern}`}>
             <span class="name" title={each.pattern}>
               {whose(each.rank)}
-              {each.pattern}
+              {readParts(each.pattern).map(moduleName).join(" › ")}
             </span>
             <span class="quiet">values of the {keptText(each)}</span>
             <button
@@ -121,7 +121,7 @@ function KeptList({
           <li key={`${number} ${op}`}>
             <span class="name" title={op}>
               {whose(number)}
-              {op}
+              {readParts(op).map(moduleName).join(" › ")}
             </span>
             <span class="quiet">statistics of every step</span>
             <button

@@ -18,7 +18,7 @@ import {
   shownGraphAt,
   throttledVersion,
 } from "../state/store";
-import { lastPart, opName, readParts } from "../text/names";
+import { innerName, lastPart, opName, readParts } from "../text/names";
 import { brief, counted, grouped, typeText } from "../text/numbers";
 import type { ScopeParameter, ScopeTensor, ScopeView } from "../wire";
 import { newWatchpoint } from "./dialogs";
@@ -128,6 +128,7 @@ const MOST_ROWS = 12;
 function Parameters({ view }: { readonly view: ScopeView }): JSX.Element | null {
   const showsAll = useSignal(false);
   if (view.parameters.length === 0) return null;
+  const names = view.parameters.map((each) => each.name);
   const shown = showsAll.value ? view.parameters : view.parameters.slice(0, MOST_ROWS);
   return (
     <>
@@ -149,7 +150,7 @@ function Parameters({ view }: { readonly view: ScopeView }): JSX.Element | null 
         </thead>
         <tbody>
           {shown.map((each) => (
-            <ParameterRow key={each.name} parameter={each} />
+            <ParameterRow key={each.name} parameter={each} text={innerName(each.name, names)} />
           ))}
         </tbody>
       </table>
@@ -162,13 +163,19 @@ function Parameters({ view }: { readonly view: ScopeView }): JSX.Element | null 
   );
 }
 
-function ParameterRow({ parameter }: { readonly parameter: ScopeParameter }): JSX.Element {
+function ParameterRow({
+  parameter,
+  text,
+}: {
+  readonly parameter: ScopeParameter;
+  readonly text: string;
+}): JSX.Element {
   const { name, type, elements, is_weight } = parameter;
   return (
     <tr>
       <th scope="row">
         <button type="button" class="link" title={name} onClick={() => selectOp(name)}>
-          {name.split(".").slice(-2).join(".")}
+          {text}
         </button>
       </th>
       <td title={`${grouped(elements)} numbers, ${type.dtype}`}>

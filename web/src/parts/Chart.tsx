@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { drawMarks, type StepMark } from "./stepMarks";
 import { lastPlace } from "./chartLines";
+import { valueRange } from "./valueRange";
 import { brief } from "../text/numbers";
 import { isDark } from "../state/preferences";
 
@@ -147,7 +148,7 @@ function rangeOf(
   most: number | undefined,
 ): uPlot.Range.MinMax {
   if (low === null || high === null) return [0, 1];
-  return uPlot.rangeNum(low, most === undefined ? high : Math.min(high, most), 0.1, true);
+  return valueRange(low, most === undefined ? high : Math.max(low, Math.min(high, most)));
 }
 
 /** A value in the legend; for one that is not drawn its text, if there is one. */

@@ -10,7 +10,7 @@ import { attempt, toast } from "../state/toasts";
 import { CountField } from "../parts/CountField";
 import { Icon } from "../parts/Icon";
 import { TextField } from "../parts/TextField";
-import { CompareChoice } from "./CompareChoice";
+import { CompareChoice, isComparing } from "./CompareChoice";
 import { pythonCode } from "./pythonCode";
 import { defaultIndex, movedIndex, type Plane } from "./slices";
 
@@ -178,7 +178,10 @@ const MODES: readonly (readonly [TensorMode, string])[] = [
 ];
 
 function ModeChoice({ type }: { type: TensorType | null }): JSX.Element {
-  const hasTiles = (type?.shape.length ?? 0) > 2;
+  const { mode: chosen, against } = place.value;
+  // Two tensors are compared as a table or a heat map.
+  const hasTiles = (type?.shape.length ?? 0) > 2 && !isComparing(against);
+  const shown = chosen === "tiles" && !hasTiles ? "table" : chosen;
   return (
     <div class="segments" role="tablist" aria-label="How the tensor is shown">
       {MODES.filter(([mode]) => mode !== "tiles" || hasTiles).map(([mode, text]) => (
@@ -186,7 +189,7 @@ function ModeChoice({ type }: { type: TensorType | null }): JSX.Element {
           key={mode}
           type="button"
           role="tab"
-          aria-selected={place.value.mode === mode}
+          aria-selected={shown === mode}
           onClick={() => go({ mode })}
         >
           {text}

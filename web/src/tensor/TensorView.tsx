@@ -133,13 +133,23 @@ function Unavailable({
       </Empty>
     );
   return (
-    <Empty title="No values available">
+    <Empty title={statistics === null ? "No values available" : "Only statistics"}>
       <p>{error}</p>
-      {why}
+      {statistics === null && why}
       {current.kind === "live" && (
         <p>
           <KeepButton run={current.id} op={op} />
         </p>
+      )}
+      {statistics !== null && (
+        <>
+          <p>
+            <button type="button" class="small" onClick={() => go({ mode: "curve" })}>
+              Over steps
+            </button>
+          </p>
+          <StatisticTable of={statistics} />
+        </>
       )}
     </Empty>
   );

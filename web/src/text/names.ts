@@ -1,4 +1,4 @@
-import type { GraphInfo } from "../wire";
+import type { GraphInfo, Node, Phase } from "../wire";
 import type { GraphDetail } from "../state/place";
 import { counted } from "./numbers";
 
@@ -66,6 +66,27 @@ export function opName(path: string): string {
 /** A tensor without a name, `data-3`, as `constant 3`. */
 export function leafText(name: string): string {
   return name.replace(/^(?:.*_)?data-(\d+)$/, "constant $1");
+}
+
+/**
+ * The phase that a node belongs to: what an optimizer keeps between steps is a parameter, which
+ * graphs list as "forward".
+ */
+export function phaseText(node: Pick<Node, "phase" | "scope" | "kind">): Phase {
+  const isState = node.kind === "parameter" && /(?:^|\/)optimizer-[^/]*$/.test(node.scope);
+  return isState ? "optimizer" : node.phase;
+}
+
+/** A dotted name of a parameter, without the parts that all of `names` begin with. */
+export function innerName(name: string, names: readonly string[]): string {
+  const parts = name.split(".");
+  const isShared = (count: number): boolean => {
+    const start = `${parts.slice(0, count).join(".")}.`;
+    return names.every((each) => each.startsWith(start));
+  };
+  let shared = 0;
+  while (shared < parts.length - 2 && isShared(shared + 1)) shared += 1;
+  return parts.slice(shared).join(".");
 }
 
 /** The last part of a name. */

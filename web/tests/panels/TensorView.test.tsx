@@ -121,6 +121,34 @@ test("values that were not kept: the reason, and in a training a button to keep 
   setOpTensors(null);
 });
 
+test("a dump of statistics shows them, and leads to their curve", async () => {
+  show({ ...RUN, kind: "dump" });
+  go({ op: LOG, io: "output", slot: 0 });
+  setOpTensors({
+    op: LOG,
+    step: 3,
+    sources: [],
+    tensors: [
+      {
+        io: "output",
+        slot: 0,
+        type: { dtype: "float32", shape: [2, 3] },
+        statistics: STATISTICS,
+        kept: false,
+        steps: [],
+        why: "the dump has only statistics of it",
+        statistics_step: null,
+      },
+    ],
+  });
+  render(<TensorView />);
+  await waitFor(() => screen.getByText("Only statistics"));
+  expect(screen.getByRole("rowheader", { name: /^finite max/ })).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: "Over steps" }));
+  expect(place.value.mode).toBe("curve");
+  setOpTensors(null);
+});
+
 test("a dump has no button to keep values", async () => {
   show({ ...RUN, kind: "dump" });
   go({ op: LOG, io: "output", slot: 0 });

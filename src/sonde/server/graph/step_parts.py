@@ -56,11 +56,12 @@ def step_functions(nodes: Sequence[Node], folded: Sequence[bool]) -> list[StepFu
     """The functions of the step, in execution order. Folded nodes neither begin nor end one."""
     loop = _loop_frames(nodes)
     taken = {node.scope for node in nodes}
+    has_loss_module = any(_is_loss_module(scope) for scope in taken)
     found: list[StepFunction] = []
     for part, usual, members in _divided(nodes, _runs(nodes, folded)):
         if len(members) == 1 and part == "other":
             continue
-        name = _name([nodes[number] for number in members], part, usual, loop)
+        name = _name([nodes[number] for number in members], part, usual, loop, has_loss_module)
         scope, number = f"{TOP_SCOPE}/{name}", 1
         while scope in taken:
             scope, number = f"{TOP_SCOPE}/{name}_{number}", number + 1
@@ -160,16 +161,28 @@ def _loop_frames(nodes: Sequence[Node]) -> Collection[tuple[str, str]]:
     }
 
 
+def _is_loss_module(scope: str) -> bool:
+    top, _, rest = scope.partition("/")
+    return top == TOP_SCOPE and part_of_scope(rest.partition("/")[0]) == "loss"
+
+
 def _name(
-    nodes: Sequence[Node], part: StepPart, usual: str, loop: Collection[tuple[str, str]]
+    nodes: Sequence[Node],
+    part: StepPart,
+    usual: str,
+    loop: Collection[tuple[str, str]],
+    has_loss_module: bool,
 ) -> str:
     """The function of the user's that ran the ops; else the function that their line calls; else
-    the ``usual`` name of the part."""
+    the ``usual`` name of the part. In ``criterion(net(x), y) + 1e-4 * penalty`` the call is that of
+    the loss module, whose ops have its scope."""
     own = {name for node in nodes if (name := _own_function(node.sources, loop))}
     if len(own) == 1:
         return own.pop()
     called = list(dict.fromkeys(name for node in nodes for name in _calls(node.sources)))
     telling = {"loss": _LOSS, "gradients": _GRADIENT}.get(part)
+    if part == "loss" and has_loss_module:
+        return usual
     if telling is not None:
         found = next((name for name in called if telling.search(name)), None)
         return found or usual

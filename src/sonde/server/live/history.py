@@ -159,6 +159,10 @@ class StatisticHistory:
         ]
         return RecordedStep(steps[-1], parts[0], parts[1] if len(parts) > 1 else ())
 
+    def of_ops(self, step: int | None) -> tuple[OutputRows, ...]:
+        """The recorded outputs of ``step``, None: of all steps; the last first."""
+        return tuple(each for each in reversed(self._rows) if step in (None, each.step))
+
     def latest(self, op: str, slot: int, step: int | None) -> tuple[int, StatisticNumbers] | None:
         """The statistics of an output in ``step``, None: in the last step that has any."""
         for rows in reversed(self._rows):
@@ -192,6 +196,26 @@ class StatisticHistory:
 
 def _at(values: Floats, column: int) -> float:
     return float(values[column]) if column < values.size else math.nan
+
+
+def latest_outputs(
+    parts: Iterable[OutputRows], ops: Iterable[str]
+) -> tuple[int | None, dict[str, list[StatisticNumbers]]]:
+    """The outputs of each of ``ops`` in the first of ``parts`` that has it, and the last step among
+    them."""
+    missing, last = set(ops), None
+    found: dict[str, list[StatisticNumbers]] = {}
+    for rows in parts:
+        here = [(op, slot) for op, slot in rows.places if op in missing]
+        for op, slot in here:
+            numbers = _numbers(rows, op, slot)
+            if numbers is not None:
+                found.setdefault(op, []).append(numbers)
+                last = rows.step if last is None else max(last, rows.step)
+        missing.difference_update(op for op, _ in here if op in found)
+        if not missing:
+            break
+    return last, found
 
 
 def _found(parts: Iterable[OutputRows], op: str, slot: int) -> Statistics | None:

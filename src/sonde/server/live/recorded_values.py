@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import prod
+from typing import Final
 
 import msgspec
 
 from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.level_values import OpValues, statistic_value
 from sonde.server.live import values as live_values
+from sonde.server.live.history import latest_outputs
 from sonde.server.live.rank import LiveRank
 from sonde.wire.api import StatisticCurve
 from sonde.wire.questions import AskOp, OpTensor, OpTensors
 from sonde.wire.shapes import Io, Node, TensorName, TensorType
 
+_MOST_ASKED: Final = 600
 _ENDED = "the training has ended, and the values were not saved"
 
 
@@ -58,6 +63,21 @@ def _without_values(node: Node) -> tuple[OpTensor, ...]:
         for io in types
         for slot, type_ in enumerate(types[io])
     )
+
+
+async def op_values(
+    rank: LiveRank, index: GraphIndex, step: int | None, statistic: str
+) -> OpValues:
+    """A statistic of the ops of a graph, as recorded in ``step``, None: each in the last step that
+    has it. Weights and gradients that were not recorded are asked for, if the training runs."""
+    names = [node.name for node in index.nodes]
+    last, outputs = await asyncio.to_thread(latest_outputs, rank.history.of_ops(step), names)
+    values = {op: statistic_value(statistic, numbers) for op, numbers in outputs.items()}
+    found = {op: value for op, value in values.items() if value is not None}
+    if rank.link is not None:
+        others = [n.name for n in index.nodes if n.kind == "parameter" and n.name not in outputs]
+        found |= await live_values.statistics_of(rank.link, others[:_MOST_ASKED], step, statistic)
+    return OpValues(statistic, step if last is None else last, found)
 
 
 async def curve(rank: LiveRank, tensor: TensorName) -> StatisticCurve:

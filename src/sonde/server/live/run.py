@@ -34,7 +34,6 @@ from sonde.wire.watchpoints import Preview, WatchpointDraft
 
 _LEAD_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
-_MOST_COLOURED: Final = 600
 _STEPS_FOR_HEALTH: Final = 3
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -263,15 +262,10 @@ class LiveRun:
     async def op_values(
         self, rank: int | None, graph: int | None, step: int | None, statistic: BoxStatistic
     ) -> OpValues:
-        """A statistic of the weights and gradients of a graph: a training has them at any time, and
-        only some values of ops."""
         if statistic == "distance":
             raise UsageError("a training is not compared with another dump", slug="no-comparison")
         index = await self.graph(rank, graph)
-        names = [node.name for node in index.nodes if node.kind == "parameter"]
-        return await live_values.statistics_of(
-            self.ranks.link(rank), names[:_MOST_COLOURED], step, statistic
-        )
+        return await recorded_values.op_values(self.ranks.find(rank), index, step, statistic)
 
     async def curve(self, rank: int | None, tensor: TensorName) -> api.StatisticCurve:
         return await recorded_values.curve(self.ranks.find(rank), tensor)

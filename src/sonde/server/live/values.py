@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sonde.core.errors import UsageError
 from sonde.dump.reading.npy import read_header
-from sonde.server.graph.level_values import OpValues, statistic_value
+from sonde.server.graph.level_values import statistic_value
 from sonde.server.live.rank_link import RankLink
 from sonde.server.run import NpyFile, Question
 from sonde.wire.api import StatisticCurve, StatisticPoint
@@ -56,7 +56,7 @@ async def ask(link: RankLink, tensor: TensorName, question: Question) -> AnyAnsw
 
 async def statistics_of(
     link: RankLink, names: Sequence[str], step: int | None, statistic: str
-) -> OpValues:
+) -> dict[str, float]:
     """A statistic of each of these tensors that the rank has."""
     found: dict[str, float] = {}
     for name in names:
@@ -69,7 +69,7 @@ async def statistics_of(
         value = statistic_value(statistic, numbers)
         if value is not None:
             found[name] = value
-    return OpValues(statistic, step, found)
+    return found
 
 
 async def check(link: RankLink) -> Checked:
