@@ -167,9 +167,13 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+if sys.argv[1] == "stop":
+    init_device_mesh("cpu", (2,))  # Makes the process group.
+else:
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
 rank = dist.get_rank()
 torch.manual_seed(0)
 model = DistributedDataParallel(nn.Linear(8, 4))
@@ -195,8 +199,8 @@ dist.destroy_process_group()
         (
             "shape",
             "collectives-differ (established): collective #0 of group world differs in step 3: "
-            "rank 1 calls all_reduce (SUM) of 8 float32 at train.py:22, "
-            "rank 0 all_reduce (SUM) of 3 float32 at train.py:22",
+            "rank 1 calls all_reduce (SUM) of 8 float32 at train.py:26, "
+            "rank 0 all_reduce (SUM) of 3 float32 at train.py:26",
         ),
         ("stop", "rank-stopped (established): the process of rank 0 has ended after step 3"),
     ],

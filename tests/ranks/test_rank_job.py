@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from sonde.core.errors import SondeError
 from sonde.ranks.finding_codec import decode_findings, encode_findings
@@ -58,6 +59,24 @@ def test_order_of_arrival_does_not_matter(seed: int) -> None:
     while any(queues):
         reports.append(chance.choice([each for each in queues if each]).pop(0))
     assert judged(reports) == [("replicas-differ", 6)]
+
+
+@pytest.mark.parametrize("late", [(), (0,), (1,), (0, 1)])
+def test_tensors_of_a_second_optimizer_are_compared_whatever_arrives_first(
+    late: tuple[int, ...],
+) -> None:
+    """The second description comes with step 0 running; until then the first weight changes."""
+    second = replace(WEIGHT, name="second")
+    queues: dict[int, list[RankReport]] = {}
+    for rank in (0, 1):
+        both = replace(description(rank), tensors=(WEIGHT, second), environment={"parameters": "2"})
+        one = replace(description(rank), environment={"parameters": "1"})
+        queues[rank] = [one, step(rank, -1), step(rank, 0, 8), both]
+        queues[rank] += [StepReport(rank, -1, (8, 5)), StepReport(rank, 1, (9, 6))]
+    first = [queues[rank].pop(0) for rank in (0, 1) if rank not in late]
+    for rank in (0, 1):
+        first += queues[rank]
+    assert judged(first) == []
 
 
 def test_difference_is_said_with_the_last_step_in_which_ranks_agreed() -> None:

@@ -15,6 +15,7 @@ from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.ends import RankEnds
 from sonde.ranks.epochs import EpochLog
 from sonde.ranks.hang import describe_hang, describe_stop
+from sonde.ranks.initial_states import InitialStates, State
 from sonde.ranks.job_step import JobStep
 from sonde.ranks.origins import FirstNonFinite
 from sonde.ranks.report import (
@@ -44,6 +45,7 @@ class RankJob:
         self._checks = tuple(checks)
         self._descriptions: dict[int, RankDescription] = {}
         self._steps: dict[int, dict[int, StepReport]] = {}
+        self._initials = InitialStates()
         self._judged: JobStep | None = None
         self._initial: JobStep | None = None
         self._strikes: dict[tuple[str, str], deque[bool]] = {}
@@ -77,7 +79,8 @@ class RankJob:
 
     def finish(self) -> list[Finding]:
         """Judge the steps that not all ranks have reported; the findings that are new."""
-        found = [each for step in sorted(self._steps) for each in self._judge(step)]
+        found = list(self._judge_initial(self._initials.rest()))
+        found += [each for step in sorted(self._steps) for each in self._judge(step)]
         found += self._pending()
         return self._keep([*found, *self._origins.finish()])
 
@@ -137,28 +140,48 @@ class RankJob:
         if report.rank not in self._descriptions:
             return
         self.last_steps[report.rank] = max(self.last_steps.get(report.rank, -1), report.step)
+        if report.step < 0:
+            description = self._descriptions[report.rank]
+            yield from self._judge_initial(self._initials.add(description, report, self.world_size))
+            return
         reports = self._steps.setdefault(report.step, {})
         reports[report.rank] = report
         if len(reports) >= self.world_size:
             yield from self._judge(report.step)
         while len(self._steps) > _MOST_STEPS:
+            yield from self._judge_initial(self._initials.rest())
             yield from self._judge(min(self._steps))
+
+    def _judge_initial(self, states: Iterable[dict[int, State]]) -> Iterator[Finding]:
+        for state in states:
+            if len(state) > 1:
+                descriptions = {rank: each for rank, (each, _) in state.items()}
+                reports = {rank: each for rank, (_, each) in state.items()}
+                # Later states have the tensors of the earlier ones as well.
+                step = JobStep(-1, descriptions, reports, self._judged)
+                yield from self._judge_step(step)
+                self._initial = JobStep(-1, descriptions, reports)
 
     def _judge(self, number: int) -> Iterator[Finding]:
         reports = self._steps.pop(number)
-        if len(reports) < 2:
-            return
-        step = JobStep(number, self._descriptions, reports, self._judged, self._initial)
+        if len(reports) > 1:
+            previous, initial = self._judged, self._initial
+            yield from self._judge_step(
+                JobStep(number, self._descriptions, reports, previous, initial)
+            )
+
+    def _judge_step(self, step: JobStep) -> Iterator[Finding]:
         # The state before the first step is no step, but for a dump, which has that step's ops.
-        self.judged_steps += number >= 0 or any(each.ops_step >= 0 for each in reports.values())
+        has_ops = any(each.ops_step >= 0 for each in step.reports.values())
+        self.judged_steps += step.step >= 0 or has_ops
         for check in self._checks:
             if check.is_sampled and not step.is_sampled:
                 continue
             yield from self._counted(check, list(check.judge(step)))
-        if step.is_sampled:
-            self._judged = JobStep(number, self._descriptions, reports, initial=self._initial)
-        if number < 0:
-            self._initial = self._judged
+        if step.is_sampled and (step.step >= 0 or self._judged is None):
+            self._judged = JobStep(
+                step.step, step.descriptions, step.reports, initial=self._initial
+            )
 
     def _pending(self) -> list[Finding]:
         """What is certain although the job ended before it had enough strikes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.report import EVAL_MODE
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -31,7 +32,9 @@ def _mismatch(
             step=step.step,
             ranks=few,
             evidence={"what": name, "values": values},
-            advice=f"let all ranks decide alike: compute {name} from what all ranks have, or "
+            advice="call train() again after an evaluation, on each rank that has called eval()"
+            if name == EVAL_MODE
+            else f"let all ranks decide alike: compute {name} from what all ranks have, or "
             "broadcast it",
             places=(step.reports[few[0]].source,),
         ),

@@ -34,6 +34,42 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
             yield _not_reduced(step, ranks, different, exchanged)
         elif different:
             yield _mismatch(step, ranks, different, exchanged, is_inferred)
+    sharded: dict[tuple[int, ...], list[str]] = {}
+    for placed in step.placed("sharded"):
+        if placed.tensor.kind == "parameter" and placed.tensor.is_trainable:
+            sharded.setdefault(placed.ranks, []).append(placed.tensor.name)
+    for ranks, names in sharded.items():
+        if ranks not in tensor_parallel and _has_no_gradient(step, ranks, names):
+            yield _none_exchanged(step, ranks, names)
+
+
+def _has_no_gradient(step: JobStep, ranks: tuple[int, ...], sharded: list[str]) -> bool:
+    """Whether no parameter has a gradient although each rank made backward passes: FSDP keeps what
+    these computed until it exchanges it."""
+    reports = [step.reports[rank] for rank in ranks]
+    return step.is_sampled and all(
+        each.backward_passes and not each.gradients and set(sharded) <= set(each.without_gradient)
+        for each in reports
+    )
+
+
+def _none_exchanged(step: JobStep, ranks: tuple[int, ...], sharded: list[str]) -> Mismatch:
+    return Mismatch(
+        finding(
+            "gradients-not-exchanged",
+            "supported",
+            f"none of the {len(sharded)} sharded parameters of {ranks_text(ranks)} has a gradient "
+            f"when the optimizer uses it, after backward passes, in step {step.step}: the exchange "
+            "is off",
+            step=step.step,
+            ranks=ranks,
+            evidence={"parameters": sharded[:20], "different": len(sharded)},
+            advice="call set_requires_gradient_sync(True) before the last backward pass of a step",
+            places=(step.reports[ranks[0]].source, *sharded[:3]),
+        ),
+        subject=f"none {ranks}",
+        strikes=3,
+    )
 
 
 def _were_different(step: JobStep, known: dict[int, RankGradient]) -> bool:
@@ -97,6 +133,16 @@ def _not_reduced(
     """A parameter that tensor-parallel ranks replicate gets a part of its gradient on each."""
     place = first_unreduced(step, ranks)
     why = f"; the gradient of the output of {place} is the first that differs" if place else ""
+    advice = (
+        "each rank has the part of the gradient that its shards give: all_reduce it in the "
+        f"backward pass, where {place or 'the replicated value'} is given to the shards"
+    )
+    batches = split({rank: step.reports[rank].batch_digest for rank in ranks})
+    if len(batches) > 1 and all(step.reports[rank].batch_digest for rank in ranks):
+        why += f"; {ranks_text(batches[-1])} got another batch than {ranks_text(batches[0])}"
+        advice = (
+            "give all tensor-parallel ranks of a group the same batches; if they have: " + advice
+        )
     names = f"{', '.join(different[:3])}{' and others' if len(different) > 3 else ''}"
     return Mismatch(
         finding(
@@ -111,9 +157,9 @@ def _not_reduced(
                 "different": len(different),
                 "compared": len(different) + len(equal),
                 "module": place,
+                "batches": batches,
             },
-            advice="each rank has the part of the gradient that its shards give: all_reduce it in "
-            f"the backward pass, where {place or 'the replicated value'} is given to the shards",
+            advice=advice,
             places=(place, *different[:3], step.reports[ranks[0]].source),
             parameter=different[0] if len(different) == 1 else None,
         ),

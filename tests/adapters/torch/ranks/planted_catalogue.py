@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.adapters.torch.ranks import (
     planted,
     planted_batch_norm,
+    planted_checkpoints,
     planted_networks,
     planted_non_finite,
     planted_tensor_parallel,
@@ -12,7 +13,8 @@ from tests.adapters.torch.ranks import (
 )
 
 FAULTS = planted.FAULTS | planted_tensor_parallel.FAULTS | planted_values.FAULTS
-FAULTS |= planted_non_finite.FAULTS | planted_batch_norm.FAULTS | planted_networks.FAULTS
+FAULTS |= planted_checkpoints.FAULTS | planted_non_finite.FAULTS
+FAULTS |= planted_batch_norm.FAULTS | planted_networks.FAULTS
 CONTROLS = planted.CONTROLS | planted_tensor_parallel.CONTROLS | planted_values.CONTROLS
 CONTROLS |= planted_batch_norm.CONTROLS | planted_networks.CONTROLS
 FAULTS_OF_FOUR, CONTROLS_OF_FOUR = planted.FAULTS_OF_FOUR, planted.CONTROLS_OF_FOUR

@@ -6,8 +6,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.adapters.torch.ranks.planted import Fault, Training, average, batches, net
+from tests.adapters.torch.ranks.planted import Fault, Training, average, batches, net, train
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -75,7 +82,76 @@ def two_networks(rank: int, world: int) -> None:
     _two_networks(rank, skip="")
 
 
+def evaluation_left_on_one_rank(rank: int, world: int) -> None:
+    """The first rank evaluates, and does not go back to training."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), net()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, (x, y) in enumerate(batches(rank)):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if rank == 0 and number == 2:
+            model.eval()
+            with torch.no_grad():
+                model.module(x)
+
+
+def evaluation_on_one_rank(rank: int, world: int) -> None:
+    """The first rank evaluates after each step, and does not switch off gradients."""
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.2), net()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if rank == 0:
+            model.eval()
+            model.module(x)
+            model.train()
+
+
+def exchange_off_under_fsdp(rank: int, world: int) -> None:
+    model = net()
+    fully_shard(model)
+    model.set_requires_gradient_sync(False)
+    train(model, batches(rank))
+
+
+def other_batches_under_tensor_parallelism(rank: int, world: int) -> None:
+    """Each rank reads batches of its own, as in data parallelism."""
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+    model = parallelize_module(net(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    train(model, batches(rank))
+
+
+def uneven_inputs(rank: int, world: int) -> None:
+    """Rank 1 has more batches in each epoch; `join` lets rank 0 wait for it."""
+    model = DistributedDataParallel(net())
+    for _ in range(2):
+        with model.join():
+            train(model, batches(rank, 8 + 3 * rank))
+
+
 FAULTS = {
+    "evaluation_left_on_one_rank": Fault(
+        evaluation_left_on_one_rank,
+        "decisions-differ",
+        (1,),
+        code="optimizer.step()",
+        text="the network in eval mode is none on rank 1 and Sequential on rank 0, in step 3",
+    ),
+    "exchange_off_under_fsdp": Fault(
+        exchange_off_under_fsdp, "gradients-not-exchanged", (0, 1), "0.weight", text="none of the 4"
+    ),
+    "other_batches_under_tensor_parallelism": Fault(
+        other_batches_under_tensor_parallelism,
+        "replicated-gradient-not-reduced",
+        (0, 1),
+        "2.bias",
+        text="rank 1 got another batch than rank 0",
+    ),
     "lost_all_reduce_of_the_second_network": Fault(
         lost_all_reduce_of_the_second_network,
         "gradients-partly-exchanged",
@@ -85,6 +161,8 @@ FAULTS = {
     ),
 }
 CONTROLS: dict[str, Training] = {
+    "evaluation_on_one_rank": evaluation_on_one_rank,
     "exchanged_tokens": exchanged_tokens,
+    "uneven_inputs": uneven_inputs,
     "two_networks": two_networks,
 }

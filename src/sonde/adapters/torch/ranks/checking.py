@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import device_mesh
+from torch.distributed.algorithms.join import Join
 
 from sonde.adapters.torch.adapter import ignore_warning_about_hooks
 from sonde.adapters.torch.attach import current_rank
@@ -136,8 +138,10 @@ class RankChecking:
         limit_recorder(undo)
         wrap(dist.distributed_c10d, "init_process_group", self._connecting, undo)
         wrap(dist, "init_process_group", self._connecting, undo)
+        wrap(device_mesh, "init_process_group", self._connecting, undo)
         wrap(dist, "destroy_process_group", self._disconnecting, undo)
         wrap(dist.distributed_c10d, "destroy_process_group", self._disconnecting, undo)
+        wrap(Join, "__exit__", self._joining, undo)
         self._steps.install(undo)
         self._hooks.install(undo)
         self._numbers.install(undo)
@@ -200,6 +204,20 @@ class RankChecking:
             return original(group)
 
         return destroy_process_group
+
+    def _joining(self, original: Any) -> Any:
+        def leave(join: Any, *args: Any) -> Any:
+            result = original(join, *args)
+            with self._shield:
+                if self._steps.is_on:
+                    self._steps.is_on = False
+                    self._lines(
+                        "sonde: ranks make different numbers of steps in a block of join(): the "
+                        f"steps from {self._steps.step} on are not compared"
+                    )
+            return result
+
+        return leave
 
     def _connect(self) -> None:
         if self._sender is not None or self._is_off or os.getpid() != self._pid:

@@ -23,7 +23,7 @@ from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.ranks.placement_file import DeclaredPlacements
-from sonde.ranks.report import RankGradient, RankReport, StepReport
+from sonde.ranks.report import EVAL_MODE, RankGradient, RankReport, StepReport
 
 
 class DescribedTensors:
@@ -195,7 +195,10 @@ def _gradient(
 
 def decisions(optimizers: Sequence[torch.optim.Optimizer], step: RunningStep) -> dict[str, str]:
     """What all ranks must decide alike."""
-    found = {"whether the step is skipped": str(step.is_skipped)}
+    found = {
+        "whether the step is skipped": str(step.is_skipped),
+        EVAL_MODE: step.in_eval or "none",
+    }
     trainable = 0
     for number, optimizer in enumerate(optimizers):
         rates = [group.get("lr") for group in optimizer.param_groups]

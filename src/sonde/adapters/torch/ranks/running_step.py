@@ -18,7 +18,8 @@ from sonde.ranks.report import (
 @dataclass(slots=True)
 class RunningStep:
     """Collected between two steps of the optimizer; a new one for each. ``divisor``: what the
-    program divides the loss by. ``backward_ns``: when the first backward pass began."""
+    program divides the loss by. ``backward_ns``: when the first backward pass began. ``in_eval``:
+    the trained network that ran last, with gradients, if that was in eval mode."""
 
     gradients: dict[str, RankGradient] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
@@ -35,6 +36,7 @@ class RunningStep:
     origin: OriginOnRank | None = None
     reported: ReportedLoss | None = None
     backward_ns: int = 0
+    in_eval: str = ""
 
     def is_scaled(self, world_size: int) -> bool:
         """Whether the program weighs the loss of this rank: divides it by the number of ranks or a

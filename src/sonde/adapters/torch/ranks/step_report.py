@@ -103,6 +103,9 @@ class StepReporter:
 
     def _module_begins(self, module: nn.Module, args: Any, frame: FrameType) -> bool:
         with self._shield, private.unobserved():
+            known = self.tensors.modules.get(module)
+            if known is not None and torch.is_grad_enabled():
+                self._running.in_eval = "" if module.training else known
             if module.training and torch.is_grad_enabled():
                 if module not in self.tensors.modules:
                     self.tensors.modules[module] = type(module).__name__

@@ -125,11 +125,11 @@ def find_op(call: FollowedCall, recorder: StepRecorder, *, with_backward: bool) 
         with private.unobserved():
             saved = SavedState.of([call.module], [])
         try:
-            if with_backward:
-                # A mode that is entered here would be lost: autograd's engine restores the modes.
-                with ThreadPoolExecutor(1, "sonde-local-call") as thread:
-                    return thread.submit(_observe, call, recorder.scopes, True).result()
-            return _observe(call, recorder.scopes, False)
+            # In a thread of its own, which has neither the modes of the program (in a backward pass
+            # autograd's engine restores them) nor its hooks for saved tensors: a checkpoint counts
+            # what they get.
+            with ThreadPoolExecutor(1, "sonde-local-call") as thread:
+                return thread.submit(_observe, call, recorder.scopes, with_backward).result()
         except NotExecutedError:
             raise
         except Exception as error:
