@@ -7,9 +7,11 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.warm_python.starting import warm_python
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -19,6 +21,10 @@ OFFLINE = {
     "DISABLE_MLFLOW_INTEGRATION": "1",
     "KERAS_BACKEND": "torch",
 }
+
+# Importing transformers' Trainer takes longer than all of a test of another framework: one test of
+# it runs wherever accelerate is installed, the others where all libraries are.
+in_whole = pytest.mark.skipif(find_spec("trl") is None, reason="run by make integrations")
 
 
 @dataclass(frozen=True)

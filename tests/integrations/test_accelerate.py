@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import OFFLINE, PROGRAMS, run
+from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, run
 
 import sonde
 
@@ -48,8 +48,8 @@ def test_accelerate_launch_of_a_script_under_sonde_run(tmp_path: Path) -> None:
     assert "sonde: step 2: the loss is nan; it began at Default/" in ended.stderr
 
 
+@in_whole
 def test_a_trainer_on_two_ranks(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     program = str(PROGRAMS / "transformers_trainer.py")
     ended = started(*launch, program, "fault", cwd=tmp_path)

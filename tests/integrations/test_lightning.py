@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 FAULT = "results.py:16: return torch.log(1 - 2 * bad.float()).sum()"
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
 def test_a_training_is_bit_identical_and_a_nan_is_found_in_lightnings_step(tmp_path: Path) -> None:
     ended = run("lightning_trainer.py", "fault", cwd=tmp_path)
     results = ended.results
@@ -27,6 +28,20 @@ def test_a_training_is_bit_identical_and_a_nan_is_found_in_lightnings_step(tmp_p
     assert results["counted"] == 2
     table = (tmp_path / results["log_dir"] / "metrics.csv").read_text().splitlines()
     assert "sonde_findings" in table[0].split(",")
+    texts = logged_texts(tmp_path / "events" / "version_1")
+    assert [each.partition(b"**  ")[0] for each in texts] == [
+        b"**ERROR sonde: non-finite-loss in step 2",
+        b"**ERROR sonde: non-finite-op in step 2",
+    ]
+    assert b"captured step: " in texts[0]
+
+
+def logged_texts(directory: Path) -> list[bytes]:
+    """The findings in event files of TensorBoard."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(directory)).Reload().Tensors("sonde/finding/text_summary")
+    return [each.tensor_proto.string_val[0] for each in found]
 
 
 def test_stop_ends_the_training_in_lightnings_way(tmp_path: Path) -> None:

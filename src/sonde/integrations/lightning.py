@@ -7,13 +7,13 @@ trainer = Trainer(..., callbacks=[SondeCallback()])
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import Any
 
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
 from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.trackers.alerts import Alerting, EventFileTexts, is_logged_to
 
 try:
     # The two packages have the same classes, and each accepts only its own.
@@ -32,7 +32,8 @@ class SondeCallback(Callback):  # type: ignore[misc]
 
     The options are those of `ObservedTraining`: ``guard``, ``diagnose``, ``on_trigger`` and the
     others of ``sonde.guard``. ``findings`` has what was found; ``sonde_findings``, their number, is
-    logged and goes to the loggers. The sanity check before the training is not observed.
+    logged and goes to the loggers, which get each finding as an alert or a text. The sanity check
+    before the training is not observed.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -47,6 +48,7 @@ class SondeCallback(Callback):  # type: ignore[misc]
         self._training.begin(
             steps_done=trainer.global_step,
             step_name=lambda step: f" (Lightning's step {step + 1})",
+            trackers=lambda: _alerting(trainer.loggers),
         )
 
     def on_train_batch_end(
@@ -71,7 +73,7 @@ class SondeCallback(Callback):  # type: ignore[misc]
         """Write new findings to the loggers; whether there are any."""
         found = self._training.take()
         if found:
-            log_findings(trainer.loggers, found, len(self._training.findings), trainer.global_step)
+            _log_count(trainer.loggers, len(self._training.findings), trainer.global_step)
         return bool(found)
 
 
@@ -101,7 +103,7 @@ class SondeFabricCallback:
     def on_after_setup(self, fabric: Any, module: Any) -> None:
         if self._fabric is None:  # Of several models the first one begins.
             self._fabric, self._updates = fabric, 0
-            self._training.begin()
+            self._training.begin(trackers=lambda: _alerting(fabric.loggers))
 
     def on_after_optimizer_step(self, strategy: Any, optimizer: Any) -> None:
         self._updates += 1
@@ -115,14 +117,23 @@ class SondeFabricCallback:
     def _log(self) -> None:
         found = self._training.take()
         if found and self._fabric is not None:
-            loggers = self._fabric.loggers
-            log_findings(loggers, found, len(self._training.findings), self._updates)
+            _log_count(self._fabric.loggers, len(self._training.findings), self._updates)
 
 
-def log_findings(loggers: Any, found: list[Finding], count: int, step: int) -> None:
-    """Write the number of findings to loggers, and their texts where a logger takes texts."""
+def _log_count(loggers: Any, count: int, step: int) -> None:
     for logger in loggers:
         logger.log_metrics({_COUNT: float(count)}, step=step)
-        for each in found:
-            with contextlib.suppress(AttributeError, TypeError):
-                logger.experiment.add_text("sonde_finding", each.message, step)
+
+
+def _alerting(loggers: Any) -> list[Alerting]:
+    """The loggers that take texts and are not the current run of a tracker."""
+    found: list[Alerting] = []
+    for logger in loggers:
+        experiment = logger.experiment
+        if hasattr(experiment, "add_text"):
+            found.append(EventFileTexts(experiment))
+        elif type(logger).__name__ == "MLFlowLogger" and not is_logged_to("mlflow"):
+            from sonde.integrations.trackers.mlflow import MlflowTracker
+
+            found.append(MlflowTracker(logger.run_id, is_own=False, client=experiment))
+    return found

@@ -20,6 +20,7 @@ from sonde.core.finding import Finding
 from sonde.core.interruption import pass_on
 from sonde.core.running_training import begin_counting_at, register_step_name
 from sonde.core.text.problem_line import ProblemLine
+from sonde.integrations.trackers.alerts import Alerting, FindingAlerts, alert_of, program_runs
 from sonde.logs import say
 from sonde.monitor.options import DEFAULT_DIRECTORY, DEFAULT_KEEP, guard_options
 from sonde.monitor.signals import Signals
@@ -64,18 +65,25 @@ class ObservedTraining:
         self._is_diagnosed = diagnose
         self._held: ExitStack | None = None
         self._untold: list[Finding] = []
+        self._alerts = FindingAlerts(program_runs)
         self.findings: list[Finding] = []
         self.should_stop = False
 
     def begin(
-        self, *, steps_done: int | None = None, step_name: Callable[[int], str] | None = None
+        self,
+        *,
+        steps_done: int | None = None,
+        step_name: Callable[[int], str] | None = None,
+        trackers: Callable[[], Iterable[Alerting]] = tuple,
     ) -> None:
         """Observe the training that begins now; ``steps_done`` is the number of its first step,
         ``step_name`` returns what the framework's log calls a step, as ``register_step_name``
-        takes it. A failure is reported, and the training goes on unobserved."""
+        takes it, ``trackers`` the runs that get findings beside `program_runs`. A failure is
+        reported, and the training goes on unobserved."""
         for left in [*_OPEN]:
             left.end()
         self.findings, self._untold, self.should_stop = [], [], False
+        self._alerts = FindingAlerts(lambda: (*trackers(), *program_runs()))
         held = ExitStack()
         try:
             with ExitStack() as entered:
@@ -116,18 +124,19 @@ class ObservedTraining:
         """Signals are in the file of the guard."""
 
     def triggered(self, finding: Finding, kept: Sequence[Path]) -> None:
-        self._add(finding)
+        self._add(finding, kept)
         if self._stops and finding.severity != "info":
             self.should_stop = True
 
     def diagnosed(self, finding: Finding) -> None:
         self._add(finding)
 
-    def _add(self, finding: Finding) -> None:
+    def _add(self, finding: Finding, kept: Sequence[Path] = ()) -> None:
         if any((each.rule, each.step) == (finding.rule, finding.step) for each in self.findings):
             return  # The guard and the diagnosis have found the same.
         self.findings.append(finding)
         self._untold.append(finding)
+        self._alerts.send(alert_of(finding, kept))
 
 
 def close_observation(held: ExitStack, error: BaseException | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
 from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.trackers.alerts import EventFileTexts
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -26,7 +27,8 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
 
     The options are those of `ObservedTraining`: ``guard``, ``diagnose``, ``on_trigger`` and the
     others of ``sonde.guard``. ``findings`` has what was found. Each finding goes to the Trainer's
-    log with the step in which it was found; ``sonde_findings``, their number, to its trackers.
+    log with the step in which it was found, and to its trackers as an alert or a text, beside
+    ``sonde_findings``, their number.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -44,7 +46,9 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
         trainer = _calling_trainer()
         self._trainer = None if trainer is None else weakref.ref(trainer)
         self._training.begin(
-            steps_done=state.global_step, step_name=lambda step: f" (the Trainer's step {step + 1})"
+            steps_done=state.global_step,
+            step_name=lambda step: f" (the Trainer's step {step + 1})",
+            trackers=self._event_files,
         )
 
     def on_step_end(
@@ -59,6 +63,13 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self._training.end()
         self._log(state, control)
+
+    def _event_files(self) -> list[EventFileTexts]:
+        """Those that the Trainer writes for TensorBoard; other trackers know their current run."""
+        trainer = None if self._trainer is None else self._trainer()
+        callbacks = [] if trainer is None else trainer.callback_handler.callbacks
+        writers = [getattr(each, "tb_writer", None) for each in callbacks]
+        return [EventFileTexts(each) for each in writers if each is not None]
 
     def _log(self, state: TrainerState, control: TrainerControl) -> None:
         """Write new findings to the Trainer's log."""

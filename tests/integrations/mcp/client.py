@@ -25,9 +25,16 @@ def talk(root: Path, conversation: Callable[[Call, ClientSession], Awaitable[Non
         )
         async with stdio_client(server) as streams, ClientSession(*streams) as session:
             await session.initialize()
+            tools = {
+                each.name: each.input_schema["properties"].keys()
+                for each in (await session.list_tools()).tools
+            }
 
             async def call(tool: str, **arguments: Any) -> dict[str, Any]:
-                return await answer(session, tool, arguments)
+                found = await answer(session, tool, arguments)
+                for each in found.get("next", ()):
+                    assert each["arguments"].keys() <= tools[each["tool"]], each
+                return found
 
             await conversation(call, session)
 
@@ -46,4 +53,5 @@ async def answer(session: ClientSession, tool: str, arguments: dict[str, Any]) -
     else:
         assert found.keys() == {"verdict", "facts", "truncated", "next"}
         assert found == result.structured_content
+        assert found["next"] or not found["truncated"], "nothing narrows the answer"
     return found

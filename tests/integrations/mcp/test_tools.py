@@ -69,10 +69,18 @@ def test_dumps_are_shown_compared_and_repeated(root: Path) -> None:
         assert shown["next"][0]["tool"] == "tensor"
         values = await call("tensor", **shown["next"][0]["arguments"])
         assert len(values["facts"]["values"]) == 4
+        assert values["next"][0]["tool"] == "op"
         large = await call("tensor", path=a, op="addmm", step=1, io="input", slot=0)
         assert len(large["facts"]["values"]) <= 64
         compared = await call("compare", a=a, b=b)
-        assert compared["facts"]["first_divergence"]["step"] == 0
+        first_op = compared["facts"]["first_divergence"]
+        assert first_op["step"] == 0
+        sides = [each["arguments"] for each in compared["next"]]
+        assert [(each["path"], each["op"]) for each in sides] == [
+            (a, first_op["a"]),
+            (b, first_op["b"]),
+        ]
+        assert (await call("op", **sides[1]))["facts"]["ops"]
         same = await call("compare", a=a, b=a)
         assert same["verdict"].startswith("aligned")
         repeated = await call("repeat", script="train.py", steps="0-1")
@@ -94,6 +102,11 @@ def test_signals_and_statistics_are_series(root: Path) -> None:
         stats = await call("run", script="train.py", observe="stats")
         norms = await call("series", path=stats["facts"]["run"], op="addmm-op0", statistic="l2norm")
         assert len(norms["facts"]["points"]) == 6
+        part = await call("series", path=guarded["facts"]["run"], steps="2-4")
+        assert [step for step, _ in part["facts"]["points"]] == [2, 3, 4]
+        none = await call("series", path=guarded["facts"]["run"], steps="90")
+        assert "in steps 90" in none["error"]["message"]
+        assert (await call("series", path=".", steps="a"))["error"]["slug"] == "steps"
 
     talk(root, conversation)
 

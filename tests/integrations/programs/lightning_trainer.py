@@ -4,7 +4,7 @@ import traceback
 
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from numbers_network import WORDS, Network, batches, options
 from results import print_results, weights_hash
 
@@ -35,7 +35,7 @@ def train(callbacks):
         max_epochs=1,
         accumulate_grad_batches=2,
         callbacks=callbacks,
-        logger=CSVLogger("."),
+        logger=[CSVLogger("."), TensorBoardLogger(".", name="events")],
         log_every_n_steps=1,
         accelerator="cpu",
         enable_checkpointing=False,

@@ -57,7 +57,7 @@ def train(callbacks):
         logging_steps=1,
         eval_strategy="steps",
         eval_steps=2,
-        report_to=os.environ.get("REPORT_TO", "none"),
+        report_to=os.environ.get("REPORT_TO", "none").split(","),
         disable_tqdm=True,
         use_cpu=True,
         save_strategy="steps" if "resume" in WORDS else "no",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from sonde.core.text.number_text import count_text
 from sonde.integrations.mcp.answer import NextCall, ToolAnswer
 from sonde.integrations.mcp.findings import Facts, place_text, without_nothing
 
@@ -14,7 +15,8 @@ def control_answer(document: Any, root: Path) -> ToolAnswer:
     if "hits" in document:
         return _hits_answer(document, root)
     if "runs" not in document and "ranks" not in document:
-        return ToolAnswer(verdict="done", facts={"answer": document})
+        hits = NextCall(tool="control", arguments={"action": "hits"}, why="what it has found")
+        return ToolAnswer(verdict="done", facts={"answer": document}, next=[hits])
     runs = [_run_facts(each, root) for each in document.get("runs", [document])]
     if not runs:
         return ToolAnswer(verdict="no training is connected", facts={})
@@ -60,8 +62,10 @@ def _hits_answer(document: Any, root: Path) -> ToolAnswer:
         )
         for each in document["hits"]
     ]
+    status = NextCall(tool="control", arguments={"action": "status"}, why="where it is now")
     return ToolAnswer(
-        verdict=f"{document['total']} hits of watchpoints",
+        verdict=f"{count_text(document['total'], 'hit')} of watchpoints",
         facts={"hits": hits},
         truncated=document["total"] > len(hits),
+        next=[status],
     )

@@ -70,13 +70,20 @@ def op_answer(document: Any, root: Path, path: str) -> ToolAnswer:
         found["tensors"].append(_tensor_facts(each))
     count = len(document["tensors"])
     first = document["tensors"][0]
-    place = {"path": path, "op": first["op"], "step": first["step"]}
+    place = {"path": path, "op": first["op"]}
+    of_step = {**place, "step": first["step"]}
+    calls = [NextCall(tool="tensor", arguments=of_step, why="elements, at most 64")]
+    if document["more"] or len(ops) > 1:
+        one = {**place, "steps": str(first["step"])}
+        calls.insert(0, NextCall(tool="op", arguments=one, why="one op in one step"))
+    norm = {**place, "statistic": "l2norm"}
+    calls.append(NextCall(tool="series", arguments=norm, why="its norm over the steps"))
     return ToolAnswer(
         verdict=f"{count_text(len(ops), 'execution')} of ops, {count_text(count, 'tensor')}; "
         f"{document['more']} more",
         facts={"ops": list(ops.values())},
         truncated=bool(document["more"]),
-        next=[NextCall(tool="tensor", arguments=place, why="elements, at most 64")],
+        next=calls,
     )
 
 
@@ -94,7 +101,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def tensor_answer(document: Any, root: Path, slot: int) -> ToolAnswer:
+def tensor_answer(document: Any, root: Path, path: str, slot: int) -> ToolAnswer:
     """At most 64 elements of one tensor."""
     found = [each for each in document["tensors"] if each["slot"] == slot]
     names = sorted({each["op"] for each in found})
@@ -120,15 +127,26 @@ def tensor_answer(document: Any, root: Path, slot: int) -> ToolAnswer:
         "values": [_rounded(value) for value in values[:MOST_VALUES]],
     }
     shown = min(len(values), MOST_VALUES)
+    place = {"path": path, "op": each["op"]}
+    step = {**place, "steps": str(each["step"])}
+    calls = [NextCall(tool="op", arguments=step, why="statistics of all its tensors")]
+    if len(values) > MOST_VALUES:
+        row = ", ".join(["0"] * (len(each["shape"]) - 1) + [f":{MOST_VALUES}"])
+        part = {"step": each["step"], "io": each["io"], "slot": slot, "index": f"[{row}]"}
+        why = "other rows by another index"
+        calls.insert(0, NextCall(tool="tensor", arguments={**place, **part}, why=why))
     return ToolAnswer(
         verdict=f"{shown} of {len(values)} elements at this index, row by row",
         facts=without_nothing(facts),
         truncated=len(values) > MOST_VALUES,
+        next=calls,
     )
 
 
-def series_answer(steps: Sequence[int], values: Sequence[Any], name: str) -> ToolAnswer:
-    """One number over the steps, thinned; the first that is not finite is always there."""
+def series_answer(rows: Sequence[tuple[int, Any]], asked: Facts) -> ToolAnswer:
+    """One number over the steps, thinned; the first that is not finite is always there. ``asked``:
+    the arguments of the tool."""
+    steps, values = zip(*rows, strict=True)
     numbers = [value if isinstance(value, int | float) else math.nan for value in values]
     bad = next((at for at, value in enumerate(numbers) if not math.isfinite(value)), None)
     stride = max(1, math.ceil(len(steps) / _MOST_POINTS))
@@ -136,22 +154,43 @@ def series_answer(steps: Sequence[int], values: Sequence[Any], name: str) -> Too
     finite = [value for value in numbers if math.isfinite(value)]
     extremes = f", from {min(finite):.6g} to {max(finite):.6g}" if finite else ""
     turned = "" if bad is None else f"; not finite from step {steps[bad]} on"
+    name = f"{asked['statistic']} {asked.get('op', '')}".strip()
     facts = {
         "first_not_finite": None if bad is None else steps[bad],
-        "points": [[steps[at], _rounded(values[at])] for at in sorted(kept) if at >= 0],
+        "points": [[steps[at], _rounded(values[at])] for at in sorted(kept)],
     }
     return ToolAnswer(
         verdict=f"{name}: {len(steps)} steps{extremes}{turned}",
         facts=without_nothing(facts),
         truncated=stride > 1,
+        next=_after_series(steps, bad, asked, is_thinned=stride > 1),
     )
 
 
-def compare_answer(document: Any, root: Path) -> ToolAnswer:
-    """Whether two runs agree, and where they diverge first."""
+def _after_series(
+    steps: Sequence[int], bad: int | None, asked: Facts, *, is_thinned: bool
+) -> list[NextCall]:
+    """The op in its first bad step, or what the run found; every step before that, or the last."""
+    calls = []
+    if bad is not None and "op" in asked:
+        place = {"path": asked["path"], "op": asked["op"], "steps": str(steps[bad])}
+        calls.append(NextCall(tool="op", arguments=place, why="its inputs and outputs there"))
+    elif bad is not None:
+        place = {"path": asked["path"]}
+        calls.append(NextCall(tool="findings", arguments=place, why="what was found there"))
+    if is_thinned:
+        last = min((len(steps) if bad is None else bad + 5), len(steps)) - 1
+        part = {**asked, "steps": f"{steps[max(0, last - _MOST_POINTS + 1)]}-{steps[last]}"}
+        calls.append(NextCall(tool="series", arguments=part, why="every step of this part"))
+    return calls
+
+
+def compare_answer(document: Any, root: Path, a: str, b: str) -> ToolAnswer:
+    """Whether the runs in ``a`` and ``b`` agree, and where they diverge first."""
     first = document["first_divergence"]
     verdict = f"{document['verdict']}: {len(document['pairs'])} pairs of ops"
     short = None
+    calls = []
     if first is not None:
         verdict = (
             f"diverged first in step {first['step']}, {first['phase']}: {first['a']} against "
@@ -163,17 +202,22 @@ def compare_answer(document: Any, root: Path) -> ToolAnswer:
             "line_a": place_text(first["source_a"], root),
             "line_b": place_text(first["source_b"], root),
         }
+        for path, op in ((a, first["a"]), (b, first["b"])):
+            place = {"path": path, "op": op, "steps": str(first["step"])}
+            calls.append(NextCall(tool="op", arguments=place, why="its inputs and outputs"))
     facts = {
         "first_divergence": None if short is None else without_nothing(short),
         "reasons": document.get("reasons"),
         "notes": document.get("notes"),
         "unpaired": [f"{each['side']}: {each['op']}" for each in document["unpaired"]],
     }
-    return ToolAnswer(verdict=verdict, facts=without_nothing(facts))
+    return ToolAnswer(verdict=verdict, facts=without_nothing(facts), next=calls)
 
 
-def ranks_answer(document: Any, root: Path) -> ToolAnswer:
+def ranks_answer(document: Any, root: Path, path: str) -> ToolAnswer:
     """What differs between the ranks of a distributed training."""
     findings = [finding_facts(each, root) for each in document["findings"]]
     verdict = findings[0]["message"] if findings else "the ranks agree in what was compared"
-    return ToolAnswer(verdict=verdict, facts=without_nothing({"findings": findings}))
+    why = "NaN and Inf of every rank"
+    calls = [NextCall(tool="findings", arguments={"path": path}, why=why)]
+    return ToolAnswer(verdict=verdict, facts=without_nothing({"findings": findings}), next=calls)

@@ -84,11 +84,14 @@ def _after_run(
         more = {**program, "observe": "overflow"}
         calls.append(NextCall(tool="run", arguments=more, why="watch every op for NaN and Inf"))
         calls.append(NextCall(tool="repeat", arguments=program, why="is it deterministic?"))
+    elif not kept:
+        calls.append(NextCall(tool="run", arguments=program, why="after the fix: is it gone?"))
     return calls
 
 
-def repeat_answer(done: Done, root: Path) -> ToolAnswer:
+def repeat_answer(done: Done, root: Path, program: Facts) -> ToolAnswer:
     """Whether two runs were equal, and the first op at which they differ."""
+    calls = []
     found = dict(done.document)
     first = found.pop("first")
     if first is None:
@@ -97,8 +100,11 @@ def repeat_answer(done: Done, root: Path) -> ToolAnswer:
         at = place_text(first["source"], root)
         verdict = f"the runs differ first in step {first['step']} at {first['op']}, {at}"
         code = first["source"] and first["source"]["code"].strip()
+        dump = {**program, "observe": "tensors", "steps": str(first["step"])}
+        calls.append(NextCall(tool="run", arguments=dump, why="its values; twice, then compare"))
         first = {**first, "source": None, "line": at, "code": code}
-    return ToolAnswer(verdict=verdict, facts=without_nothing({"first": first, **found}))
+    facts = without_nothing({"first": first, **found})
+    return ToolAnswer(verdict=verdict, facts=facts, next=calls)
 
 
 def compile_check_answer(done: Done, program: Facts) -> ToolAnswer:
@@ -163,12 +169,13 @@ def replay_answer(done: Done, root: Path, step: str, dumped: str) -> ToolAnswer:
     return ToolAnswer(verdict=verdict, facts=without_nothing({**facts, "step": step}), next=calls)
 
 
-def verify_answer(done: Done, step: str) -> ToolAnswer:
+def verify_answer(done: Done, step: str, program: Facts) -> ToolAnswer:
     """Whether the changed code cures a captured step."""
     found: Any = done.document
     numbers = f"loss {found['loss']}, norm of the gradients {found['grad_norm']}"
     verdict = f"{found['verdict']}: {numbers} (the step was kept because {found['trigger']})"
     if found["verdict"] == "fixed":
-        return ToolAnswer(verdict=verdict, facts=found)
+        whole = NextCall(tool="run", arguments=program, why="does another step go wrong?")
+        return ToolAnswer(verdict=verdict, facts=found, next=[whole] if program else [])
     again = NextCall(tool="replay", arguments={"step": step}, why="where it begins now")
     return ToolAnswer(verdict=verdict, facts=found, next=[again])

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from sonde.core.errors import UsageError
+from sonde.core.selection import ALL_STEPS, parse_steps
 from sonde.integrations.mcp import file_answers, program_answers
 from sonde.integrations.mcp.answer import ToolAnswer
 from sonde.integrations.mcp.command import Workspace
@@ -115,7 +116,7 @@ class Tools:
         """At most 64 elements of one tensor of a dump."""
         words = [f"--op={op}", f"--step={step}", f"--io={io}", "--values", f"--index={index}"]
         document = await self._shown(self._workspace.path(path), *words)
-        return file_answers.tensor_answer(document, self._root, slot)
+        return file_answers.tensor_answer(document, self._root, path, slot)
 
     async def series(
         self,
@@ -127,11 +128,13 @@ class Tools:
         op: Annotated[str, Field(description="Name of an op; empty: the whole training")] = "",
         io: Literal["input", "output"] = "output",
         slot: Annotated[int, Field(description="Which input or output", ge=0)] = 0,
+        steps: Steps = "",
     ) -> ToolAnswer:
         """One number over the steps: a signal of a guarded run, or a statistic of an op."""
         place = self._workspace.path(path)
         if not _STATISTIC.fullmatch(statistic):
             raise UsageError(f"{statistic!r} is not a statistic, such as l2norm", slug="usage")
+        wanted = parse_steps(steps) if steps else ALL_STEPS
         if op:
             name = op.replace("'", "''")
             sql = (
@@ -139,13 +142,19 @@ class Tools:
                 f"where io = '{io}' and slot = {slot} order by step"
             )
             done = await self._workspace.run("query", [place, sql], _READING_SECONDS)
-            rows = done.document
-            steps, values = [each["step"] for each in rows], [each["value"] for each in rows]
+            rows = [(each["step"], each["value"]) for each in done.document]
         else:
-            steps, values = _signal(await self._shown(place), statistic)
-        if not steps:
-            raise UsageError(f"{path} has no values of {statistic} of {op!r}", slug="no-statistic")
-        return file_answers.series_answer(steps, values, f"{statistic} {op}".strip())
+            rows = _signal(await self._shown(place), statistic)
+        rows = [(at, value) for at, value in rows if at in wanted]
+        if not rows:
+            within = f" in steps {steps}" if steps else ""
+            raise UsageError(
+                f"{path} has no values of {statistic} of {op!r}{within}", slug="no-statistic"
+            )
+        asked: Facts = {"path": place, "statistic": statistic, "op": op, "steps": steps}
+        if op:
+            asked |= {"io": io, "slot": slot}
+        return file_answers.series_answer(rows, without_nothing(asked))
 
     async def compare(self, a: Directory, b: Directory, steps: Steps = "") -> ToolAnswer:
         """Compare two dumps op by op, and name the first op at fault. Make the dumps with run
@@ -153,13 +162,13 @@ class Tools:
         places = [self._workspace.path(a), self._workspace.path(b)]
         words = [*places, *([f"--steps={steps}"] if steps else [])]
         done = await self._workspace.run("compare", words, 5 * _READING_SECONDS)
-        return file_answers.compare_answer(done.document, self._root)
+        return file_answers.compare_answer(done.document, self._root, *places)
 
     async def ranks(self, path: Directory) -> ToolAnswer:
         """Compare the ranks of a distributed training in a dump."""
-        words = [self._workspace.path(path)]
-        done = await self._workspace.run("ranks", words, 5 * _READING_SECONDS)
-        return file_answers.ranks_answer(done.document, self._root)
+        place = self._workspace.path(path)
+        done = await self._workspace.run("ranks", [place], 5 * _READING_SECONDS)
+        return file_answers.ranks_answer(done.document, self._root, place)
 
     async def compile_check(
         self,
@@ -186,7 +195,8 @@ class Tools:
         words = [*([f"--steps={steps}"] if steps else [])]
         words += self._workspace.program(script, module, arguments)
         done = await self._workspace.run("repeat", words, seconds)
-        return program_answers.repeat_answer(done, self._root)
+        asked = _program(script, module, arguments)
+        return program_answers.repeat_answer(done, self._root, asked)
 
     async def replay(
         self,
@@ -227,7 +237,7 @@ class Tools:
         place = self._workspace.path(step)
         program = self._workspace.program(script, "", arguments) if script else []
         done = await self._workspace.run("verify", [place, *program], seconds)
-        return program_answers.verify_answer(done, place)
+        return program_answers.verify_answer(done, place, _program(script, "", arguments))
 
     async def control(
         self,
@@ -275,7 +285,7 @@ def _program(script: str, module: str, arguments: list[str] | None) -> Facts:
     return without_nothing({"script": script, "module": module, "arguments": arguments})
 
 
-def _signal(document: Any, name: str) -> tuple[list[int], list[Any]]:
+def _signal(document: Any, name: str) -> list[tuple[int, Any]]:
     """The steps and the values of a signal of a guarded run."""
     signals = document.get("signals")
     if signals is None:
@@ -288,4 +298,4 @@ def _signal(document: Any, name: str) -> tuple[list[int], list[Any]]:
         raise UsageError(
             f"{name!r} is not a signal; there are {', '.join(columns)}", slug="no-statistic"
         )
-    return [int(step) for step in columns["step"]], list(columns[name])
+    return list(zip(map(int, columns["step"]), columns[name], strict=True))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from sonde.integrations.missing_library import MissingLibraryError
+from sonde.integrations.trackers.alerts import Level
 
 try:
     import mlflow
@@ -20,16 +20,18 @@ class MlflowTracker:
     """A run of MLflow, which has no alerts: a finding is a tag, which its page shows and searches,
     and ``sonde/findings.txt`` has them all."""
 
-    def __init__(self, run_id: str, *, is_own: bool) -> None:
+    def __init__(
+        self, run_id: str, *, is_own: bool, client: mlflow.MlflowClient | None = None
+    ) -> None:
         self._id = run_id
         self._is_own = is_own
-        self._client = mlflow.MlflowClient()
+        self._client = client or mlflow.MlflowClient()
         self._texts: list[str] = []
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         mlflow.log_metrics(dict(values), step=step, run_id=self._id, synchronous=True)
 
-    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
+    def alert(self, title: str, text: str, level: Level) -> None:
         self._texts.append(f"{level} {title}\n{text}\n")
         name = f"sonde.finding.{len(self._texts)}"
         self._client.set_tag(self._id, name, f"{level} {title}: {text}"[:_MOST_TAG])
@@ -43,11 +45,16 @@ class MlflowTracker:
             self._client.set_terminated(self._id)
 
 
+def program_run() -> MlflowTracker | None:
+    """The run that the program has opened."""
+    active = mlflow.active_run()
+    return None if active is None else MlflowTracker(active.info.run_id, is_own=False)
+
+
 def open_run(project: str) -> MlflowTracker:
     """The run that the program has opened, or an own one in the experiment ``project``."""
-    active = mlflow.active_run()
-    if active is not None:
-        return MlflowTracker(active.info.run_id, is_own=False)
+    if (found := program_run()) is not None:
+        return found
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name(project)
     number = client.create_experiment(project) if experiment is None else experiment.experiment_id

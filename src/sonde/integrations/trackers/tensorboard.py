@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
 from sonde.integrations.missing_library import MissingLibraryError
+from sonde.integrations.trackers.alerts import EventFileTexts
 
 try:
     import tensorboard  # type: ignore[import-untyped]  # noqa: F401
@@ -17,23 +18,13 @@ _DIRECTORY: Final = "runs"
 """That of torch's SummaryWriter, so that ``tensorboard --logdir runs`` shows both."""
 
 
-class TensorboardTracker:
-    """An event file, which has no alerts and no artifacts: a finding is a text, with the address of
-    the captured step."""
-
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
-        self._alerts = 0
+class TensorboardTracker(EventFileTexts):
+    """An event file, which has no artifacts: the text of a finding has the address of the captured
+    step."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
-
-    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
-        lines = "  \n".join(text.splitlines())  # Two blanks break a line in Markdown.
-        self._writer.add_text("sonde/finding", f"**{level} {title}**  \n{lines}", self._alerts)
-        self._writer.flush()
-        self._alerts += 1
 
     def keep(self, directory: Path) -> None:
         """The address of the step is in the text of its finding."""

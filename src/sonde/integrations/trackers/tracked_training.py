@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from sonde.adapters.torch.attach import current_rank
-from sonde.adapters.torch.replay.random_states import kept_random
-from sonde.core.finding import Finding, Severity
+from sonde.core.finding import Finding
 from sonde.core.text.problem_line import ProblemLine
+from sonde.integrations.trackers.alerts import Alert, Alerting, alert_of, logged_to, unnoticed
 from sonde.logs import say
 from sonde.monitor.signals import Signals
 from sonde.monitor.subscribers import subscribe
@@ -23,27 +22,17 @@ SERIES: Final = ("loss", "grad_norm", "weight_norm", "update_ratio", "learning_r
 """The signals that are logged: few, because trackers limit the number of names."""
 
 
-class Tracker(Protocol):
+class Tracker(Alerting, Protocol):
     """A run of a tracker: one that the program has opened, or an own one."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Add numbers to series."""
-
-    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
-        """Tell the user of a finding."""
 
     def keep(self, directory: Path) -> None:
         """Keep a captured step as an artifact."""
 
     def close(self) -> None:
         """End the run, if it is an own one."""
-
-
-_LEVELS: Final[Mapping[Severity, Literal["INFO", "WARN", "ERROR"]]] = {
-    "error": "ERROR",
-    "warning": "WARN",
-    "info": "INFO",
-}
 
 
 @contextmanager
@@ -54,18 +43,11 @@ def tracked(name: str, project: str) -> Iterator[None]:
     training = TrackedTraining(lambda: module.open_run(project))
     unsubscribe = subscribe(training)
     try:
-        yield
+        with logged_to(name):
+            yield
     finally:
         unsubscribe()
         training.close()
-
-
-@contextmanager
-def _unnoticed() -> Iterator[None]:
-    """Keep random generators and standard output as the program has them: trackers name their runs
-    with random words, and print."""
-    with kept_random(), redirect_stdout(sys.stderr):
-        yield
 
 
 class TrackedTraining:
@@ -88,37 +70,31 @@ class TrackedTraining:
         self._tell(lambda run: run.log(known, signals.step))
 
     def triggered(self, finding: Finding, kept: Sequence[Path]) -> None:
-        lines = [f"captured step: {path.absolute().as_uri()}" for path in kept]
-        lines += [f"next: sonde replay {path} --debug" for path in kept[:1]]
-        self._alert(finding, lines)
+        self._alert(alert_of(finding, kept))
         for path in kept:
             self._tell(lambda run, path=path: run.keep(path))  # type: ignore[misc]
 
     def diagnosed(self, finding: Finding) -> None:
-        self._alert(finding, [f"do: {finding.advice}"] if finding.advice else [])
+        self._alert(alert_of(finding))
 
     def close(self) -> None:
         """End an own run; a failure is reported."""
         if self._run is not None and os.getpid() == self._pid:
             try:
-                with _unnoticed():
+                with unnoticed():
                     self._run.close()
             except Exception as error:
                 text = f"the tracker's run could not be ended: {type(error).__name__}: {error}"
                 say(ProblemLine(text, slug="tracker-close"))
 
-    def _alert(self, finding: Finding, lines: Sequence[str]) -> None:
+    def _alert(self, alert: Alert) -> None:
         self._findings += 1
-        place = [] if finding.source is None else [f"{finding.source.file}:{finding.source.line}"]
-        text = "\n".join([finding.message, *place, *lines])
-        step = "" if finding.step is None else f" in step {finding.step}"
-        title = f"sonde: {finding.rule}{step}"
-        self._tell(lambda run: run.alert(title, text, _LEVELS[finding.severity]))
+        self._tell(lambda run: run.alert(alert.title, alert.text, alert.level))
 
     def _tell(self, call: Callable[[Tracker], None]) -> None:
         if current_rank() != 0:
             return
-        with _unnoticed():
+        with unnoticed():
             if self._run is None:
                 self._run = self._open_run()
             call(self._run)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sonde.integrations.missing_library import MissingLibraryError
+from sonde.integrations.trackers.alerts import Level
 
 try:
     import trackio
@@ -25,7 +26,7 @@ class TrackioTracker:
     def log(self, values: Mapping[str, float], step: int) -> None:
         self._run.log(dict(values), step=step)
 
-    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
+    def alert(self, title: str, text: str, level: Level) -> None:
         self._run.alert(title, text, level=trackio.AlertLevel[level])
 
     def keep(self, directory: Path) -> None:
@@ -38,10 +39,15 @@ class TrackioTracker:
             trackio.finish()
 
 
+def program_run() -> TrackioTracker | None:
+    """The run that the program has opened."""
+    active = context_vars.current_run.get()
+    return None if active is None else TrackioTracker(active, is_own=False)
+
+
 def open_run(project: str) -> TrackioTracker:
     """The run that the program has opened, or an own one."""
-    active = context_vars.current_run.get()
-    if active is not None:
-        return TrackioTracker(active, is_own=False)
+    if (found := program_run()) is not None:
+        return found
     run = trackio.init(project=project, embed=False, auto_log_cpu=False, auto_log_gpu=False)
     return TrackioTracker(run, is_own=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sonde.integrations.missing_library import MissingLibraryError
+from sonde.integrations.trackers.alerts import Level
 
 try:
     import wandb
@@ -29,7 +30,7 @@ class WandbTracker:
     def log(self, values: Mapping[str, float], step: int) -> None:
         self._run.log({**values, "sonde/step": step}, commit=self._is_own)
 
-    def alert(self, title: str, text: str, level: Literal["INFO", "WARN", "ERROR"]) -> None:
+    def alert(self, title: str, text: str, level: Level) -> None:
         self._run.alert(title[:_MOST_TITLE], text, level=level)
 
     def keep(self, directory: Path) -> None:
@@ -42,8 +43,11 @@ class WandbTracker:
             self._run.finish()
 
 
+def program_run() -> WandbTracker | None:
+    """The run that the program has opened."""
+    return None if wandb.run is None else WandbTracker(wandb.run, is_own=False)
+
+
 def open_run(project: str) -> WandbTracker:
     """The run that the program has opened, or an own one."""
-    if wandb.run is not None:
-        return WandbTracker(wandb.run, is_own=False)
-    return WandbTracker(wandb.init(project=project), is_own=True)
+    return program_run() or WandbTracker(wandb.init(project=project), is_own=True)
