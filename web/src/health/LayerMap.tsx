@@ -73,6 +73,35 @@ function wholeOf(data: LayerCells): MapView {
   return { first: data.first_step, last: data.last_step + 1, top: 0, bottom: data.total_layers };
 }
 
+/** The last picture of the whole map, which is seen where finer cells are not loaded yet. */
+function useOverview(picture: Picture | null): Picture | null {
+  const kept = useRef<Picture | null>(null);
+  if (picture === null) kept.current = null;
+  else if (isWhole(extentOf(picture.data), wholeOf(picture.data))) kept.current = picture;
+  else if (kept.current !== null && !isSameMap(kept.current, picture)) kept.current = null;
+  return kept.current;
+}
+
+function isSameMap(one: Picture, other: Picture): boolean {
+  return (
+    one.data.statistic === other.data.statistic &&
+    one.data.rank === other.data.rank &&
+    (one.others === null) === (other.others === null) &&
+    one.data.total_layers === other.data.total_layers &&
+    one.data.first_step === other.data.first_step
+  );
+}
+
+/** The part of the map that was loaded. */
+function extentOf(data: LayerCells): MapView {
+  return {
+    first: data.first,
+    last: data.first + data.steps_per_column * data.columns,
+    top: data.top,
+    bottom: data.top + data.layers_per_row * data.rows,
+  };
+}
+
 /** A statistic of all layers by steps. The browser has the cells on the screen, and no others. */
 export function LayerMap({ at, statistics, version }: LayerMapProps): JSX.Element {
   const wanted = place.value.layerStatistic;
@@ -104,6 +133,7 @@ export function LayerMap({ at, statistics, version }: LayerMapProps): JSX.Elemen
     (_subject, signal) => api.layers(request, signal),
   );
   const picture = useMemo(() => (data === null ? null : pictureOf(data)), [data]);
+  const overview = useOverview(picture);
   const title = NAMES[name] ?? name;
   return (
     <section class="layer-map" aria-label="Layers by steps">
@@ -133,6 +163,7 @@ export function LayerMap({ at, statistics, version }: LayerMapProps): JSX.Elemen
         <>
           <MapCanvas
             picture={picture}
+            overview={overview}
             view={view ?? wholeOf(picture.data)}
             label={`${title} of ${counted(picture.data.total_layers, "layer")} by steps`}
             onView={setView}
@@ -194,6 +225,7 @@ async function chooseCell(
 
 interface MapCanvasProps {
   readonly picture: Picture;
+  readonly overview: Picture | null;
   readonly view: MapView;
   readonly label: string;
   readonly onView: (view: MapView) => void;
@@ -201,7 +233,15 @@ interface MapCanvasProps {
   readonly onCell: (cell: Cell & { readonly data: LayerCells }) => void;
 }
 
-function MapCanvas({ picture, view, label, onView, onWidth, onCell }: MapCanvasProps): JSX.Element {
+function MapCanvas({
+  picture,
+  overview,
+  view,
+  label,
+  onView,
+  onWidth,
+  onCell,
+}: MapCanvasProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const drag = useRef<{ x: number; y: number; view: MapView; isMoved: boolean } | null>(null);
@@ -210,8 +250,16 @@ function MapCanvas({ picture, view, label, onView, onWidth, onCell }: MapCanvasP
   const { data } = picture;
   const whole = wholeOf(data);
   const image = useMemo(() => imageOf(picture, dark), [picture, dark]);
+  const behind = useMemo(
+    () => (overview === null || overview === picture ? null : imageOf(overview, dark)),
+    [overview, picture, dark],
+  );
   useLayoutEffect(() => {
-    if (canvas.current !== null) paint(canvas.current, image, data, view, pointed);
+    if (canvas.current === null) return;
+    clear(canvas.current);
+    if (behind !== null && overview !== null) paint(canvas.current, behind, overview.data, view);
+    paint(canvas.current, image, data, view);
+    if (pointed !== null) frameCell(canvas.current, data, view, pointed);
   });
   useEffect(() => {
     const element = frame.current;
@@ -362,29 +410,56 @@ function imageOf({ data, shown, scale }: Picture, dark: boolean): HTMLCanvasElem
   return found;
 }
 
+function clear(canvas: HTMLCanvasElement): void {
+  canvas.width = Math.max(canvas.clientWidth, 1);
+}
+
+/** Where cells are on the canvas: left, top, and the size of one. */
+function placeOf(
+  canvas: HTMLCanvasElement,
+  data: LayerCells,
+  view: MapView,
+): readonly [number, number, number, number] {
+  const x = canvas.width / (view.last - view.first);
+  const y = canvas.height / (view.bottom - view.top);
+  return [
+    (data.first - view.first) * x,
+    (data.top - view.top) * y,
+    data.steps_per_column * x,
+    data.layers_per_row * y,
+  ];
+}
+
 function paint(
   canvas: HTMLCanvasElement,
   image: HTMLCanvasElement,
   data: LayerCells,
   view: MapView,
-  pointed: Cell | null,
 ): void {
-  canvas.width = Math.max(canvas.clientWidth, 1);
   const context = canvas.getContext("2d");
   if (context === null) return;
-  const x = canvas.width / (view.last - view.first);
-  const y = canvas.height / (view.bottom - view.top);
-  const [cellWidth, cellHeight] = [data.steps_per_column * x, data.layers_per_row * y];
-  const [left, top] = [(data.first - view.first) * x, (data.top - view.top) * y];
+  const [left, top, cellWidth, cellHeight] = placeOf(canvas, data, view);
+  const [width, height] = [cellWidth * data.columns, cellHeight * data.rows];
   context.imageSmoothingEnabled = false;
-  context.drawImage(image, left, top, cellWidth * data.columns, cellHeight * data.rows);
-  if (pointed === null) return;
+  context.clearRect(left, top, width, height); // Cells without a value are transparent.
+  context.drawImage(image, left, top, width, height);
+}
+
+function frameCell(
+  canvas: HTMLCanvasElement,
+  data: LayerCells,
+  view: MapView,
+  { row, column }: Cell,
+): void {
+  const context = canvas.getContext("2d");
+  if (context === null) return;
+  const [left, top, width, height] = placeOf(canvas, data, view);
   context.strokeStyle = getComputedStyle(canvas).color;
   context.strokeRect(
-    left + pointed.column * cellWidth,
-    top + pointed.row * cellHeight,
-    Math.max(cellWidth, 3),
-    Math.max(cellHeight, 3),
+    left + column * width,
+    top + row * height,
+    Math.max(width, 3),
+    Math.max(height, 3),
   );
 }
 
@@ -434,12 +509,7 @@ function MapLegend({
   readonly onWhole: () => void;
 }): JSX.Element {
   const { data, scale } = picture;
-  const shown: MapView = {
-    first: data.first,
-    last: data.first + data.steps_per_column * data.columns,
-    top: data.top,
-    bottom: data.top + data.layers_per_row * data.rows,
-  };
+  const shown = extentOf(data);
   return (
     <div class="heat-legend map-legend">
       <span>{scale.ends[0]}</span>
