@@ -129,7 +129,7 @@ class StepReporter:
         with self._shield:
             self._outputs.leave()
             if self._search is not None:
-                self._search.module_ended()
+                self._search.module_ended(has_failed=error is not None)
 
     def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
         with self._shield, self._timed():

@@ -62,6 +62,7 @@ class CallScreen:
     _handles: list[Any] = field(default_factory=list)
     _gradient_handles: list[Any] = field(default_factory=list)
     _owned: dict[int, list[nn.Module]] = field(default_factory=dict)
+    _followed: object = None
 
     def follow(self, module: nn.Module, args: Any) -> None:
         """A module begins that needs other ranks: screen its inputs and what is inside it."""
@@ -70,6 +71,7 @@ class CallScreen:
             return
         if self.found is None and not is_finite(args):
             self.found = ScreenedOrigin("the input of the model", calling_line(), self._count())
+        self._followed = object()
         root: Any = module.module if is_transparent(module) else module
         named = [(name, each) for name, each in root.named_modules() if is_apart(each)]
         apart = {id(each) for _, each in named} | {id(root)}
@@ -79,11 +81,19 @@ class CallScreen:
         if root is module:  # Torch does not call a hook that is added now.
             self.begins(module, "", None)
 
-    def leave(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
+    def leave(self, *, has_failed: bool = False) -> None:
+        """Screen nothing more. ``has_failed``: an exception has ended the outermost module; its
+        hooks stay until the next one begins, because torch iterates over them, and do nothing."""
+        self._followed = None
+        if not has_failed:
+            while self._handles:
+                self._handles.pop().remove()
         self._running.clear()
         self._owned = {}
+
+    def is_following(self, followed: object) -> bool:
+        """Whether a hook belongs to the module that runs; torch may still call older ones."""
+        return followed is self._followed
 
     def backward_ended(self) -> None:
         """Forget what was kept for a backward pass."""
@@ -230,18 +240,23 @@ class CallScreen:
 
 def _follow(owner: CallScreen, module: nn.Module, name: str) -> list[Any]:
     """Put hooks on ``module``, on both sides of its own ones before and after its ``forward``."""
+    followed = owner._followed
 
     def first(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        owner.begins(module, name, (args, kwargs))
+        if owner.is_following(followed):
+            owner.begins(module, name, (args, kwargs))
 
     def ahead(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        owner.starts(module, args, kwargs)
+        if owner.is_following(followed):
+            owner.starts(module, args, kwargs)
 
     def after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-        owner.returns(module, args, kwargs, output)
+        if owner.is_following(followed):
+            owner.returns(module, args, kwargs, output)
 
     def last(module: nn.Module, args: Any, output: Any) -> None:
-        owner.returned(module, output)
+        if owner.is_following(followed):
+            owner.returned(module, output)
 
     private.hide_from_compiler(first, ahead, after, last)
     return [

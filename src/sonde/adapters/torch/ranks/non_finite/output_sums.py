@@ -44,8 +44,9 @@ class OutputSums:
             hook = _after(self, plain_name(name))
             self._handles.append(inner.register_forward_hook(hook))
 
-    def leave(self) -> None:
-        while self._handles:
+    def leave(self, *, has_failed: bool = False) -> None:
+        """Add up nothing more. ``has_failed``: see `CallScreen.leave`."""
+        while self._handles and not has_failed:
             self._handles.pop().remove()
 
     def add(self, what: str, source: str, value: Any) -> None:

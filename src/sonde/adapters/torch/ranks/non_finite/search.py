@@ -58,9 +58,10 @@ class NonFiniteSearch:
         is_cpu = all(each.device.type == "cpu" for each in module.parameters())
         (self._screen if is_cpu else self._sums).follow(module, args)
 
-    def module_ended(self) -> None:
-        self._screen.leave()
-        self._sums.leave()
+    def module_ended(self, *, has_failed: bool) -> None:
+        """``has_failed``: by an exception."""
+        self._screen.leave(has_failed=has_failed)
+        self._sums.leave(has_failed=has_failed)
 
     def backward_ended(self) -> None:
         self._screen.backward_ended()
