@@ -53,7 +53,7 @@ def live_bytes_of_each_op() -> list[int]:
     return seen
 
 
-# A full dump lends tensors to its writer, and the debugger may hold a single number a little longer.
+# A full dump lends tensors to its writer; the debugger may hold a single number a little longer.
 @pytest.mark.parametrize(("mode", "more"), [("stats", 0), ("overflow", 0), ("debugger", 8)])
 def test_as_many_bytes_are_alive_after_each_op_as_without_sonde(
     mode: str, more: int, tmp_path: Path
