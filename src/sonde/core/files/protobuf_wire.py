@@ -156,6 +156,8 @@ def encode_varint(value: int) -> bytes:
     """A number from -2**63 to 2**64 - 1; a negative one takes ten bytes, as the format says."""
     if 0 <= value < 0x80:  # The usual case.
         return bytes((value,))
+    if 0 <= value < 0x4000:  # Most others.
+        return bytes((value & 0x7F | 0x80, value >> 7))
     value &= _MASK
     out = bytearray()
     while value > 0x7F:

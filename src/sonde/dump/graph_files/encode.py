@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sonde.core.graph import Edge, Graph, OpNode, Source
@@ -19,12 +19,18 @@ def encode_graph(graph: Graph) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Encoder:
-    """Encodes one graph; ``keys`` are the names that inputs refer to."""
+    """Encodes one graph; ``keys`` are the names that inputs refer to.
+
+    Ops of a graph have much in common: what was encoded once is remembered. ``_lines`` are of the
+    tuples of lines that ops share, by their identity.
+    """
 
     graph: Graph
     positions: dict[str, int]
     keys: tuple[str, ...]
     sources: dict[Source, int]
+    _attributes: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    _lines: dict[int, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> _Encoder:
@@ -61,17 +67,16 @@ class _Encoder:
         return b"".join(parts)
 
     def _op(self, position: int, node: OpNode) -> bytes:
-        lines = "".join(f"      {source_text(source)}\n" for source in node.sources)
         return encode(
             "NodeProto",
             input=[self._input(edge) for edge in node.inputs],
             name=self.keys[position],
             op_type=node.type,
             scope=node.scope,
-            attribute=_encode_attributes(node),
+            attribute=self._attributes_of(node),
             output_type=encode_specs(node.outputs),
             full_name=node.name,
-            source_address=lines or None,
+            source_address=self._lines_of(node)[0] or None,
             **self._order(position, node),
         )
 
@@ -100,7 +105,7 @@ class _Encoder:
             "position": position,
             "phase": PHASES.index(node.phase),
             "kind": KINDS.index(node.kind),
-            "sources": tuple(self.sources[source] for source in node.sources) or None,
+            "sources": self._lines_of(node)[1] or None,
         }
 
     def _leaf(self, node: OpNode) -> dict[str, Any]:
@@ -108,7 +113,7 @@ class _Encoder:
         return {
             "op_type": node.type,
             "scope": node.scope,
-            "attribute": _encode_attributes(node),
+            "attribute": self._attributes_of(node),
             "input": [self._input(edge) for edge in node.inputs],
         }
 
@@ -126,9 +131,19 @@ class _Encoder:
             spec=None if is_as_produced else encode_specs((edge.spec,)),
         )
 
+    def _attributes_of(self, node: OpNode) -> list[bytes]:
+        known = self._attributes
+        for pair in node.attributes:
+            if pair not in known:
+                value = encode_text_value(pair[1])
+                known[pair] = encode("AttributeProto", name=pair[0], value=value)
+        return [known[pair] for pair in node.attributes]
 
-def _encode_attributes(node: OpNode) -> list[bytes]:
-    return [
-        encode("AttributeProto", name=name, value=encode_text_value(text))
-        for name, text in node.attributes
-    ]
+    def _lines_of(self, node: OpNode) -> tuple[str, tuple[int, ...]]:
+        """The lines of a node as text, and their positions in the graph's table of lines."""
+        known = self._lines.get(id(node.sources))
+        if known is None:
+            text = "".join(f"      {source_text(source)}\n" for source in node.sources)
+            positions = tuple(self.sources[source] for source in node.sources)
+            known = self._lines[id(node.sources)] = text, positions
+        return known

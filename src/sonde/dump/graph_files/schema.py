@@ -102,12 +102,13 @@ def encode(message_type: str, **fields: Any) -> bytes:
     A field that is None is left out; a list has one value for each element of a repeated field.
     """
     declared = FIELDS[message_type]
-    return b"".join(
-        declared[name].encode(each)
-        for name, value in fields.items()
-        for each in (value if isinstance(value, list) else [value])
-        if each is not None
-    )
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        if isinstance(value, list):
+            parts += [declared[name].encode(each) for each in value if each is not None]
+        elif value is not None:
+            parts.append(declared[name].encode(value))
+    return b"".join(parts)
 
 
 def declared_fields(message: Message, message_type: str) -> Iterator[tuple[FieldType, Field]]:
