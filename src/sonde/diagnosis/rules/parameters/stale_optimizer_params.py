@@ -43,8 +43,9 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         yield finding(
             "stale-optimizer-params",
             "established",
-            f"{optimizer.name}, made{at(optimizer.created)}, holds {len(stale)} parameters that no "
-            f"module uses, while {', '.join(names)} are trained by no optimizer",
+            f"{optimizer.name}, made{at(optimizer.created)}, holds {len(stale)} "
+            f"parameter{'s' * (len(stale) > 1)} that no module uses, while {', '.join(names)} "
+            f"{'are' if len(names) > 1 else 'is'} trained by no optimizer",
             step=0,
             where=[optimizer.created, *names, optimizer.name, optimizer.variable],
             evidence={"held": len(held), "unused": len(stale), "without_optimizer": len(loose)},
