@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { drawMarks, type StepMark } from "./stepMarks";
 import { lastPlace } from "./chartLines";
-import { valueRange } from "./valueRange";
+import { tickTexts, valueRange } from "./valueRange";
 import { brief } from "../text/numbers";
 import { isDark } from "../state/preferences";
 
@@ -52,6 +52,10 @@ const WHOLE_STEPS = [1, 2, 5]
   .flatMap((first) => [0, 1, 2, 3, 4, 5, 6, 7, 8].map((power) => first * 10 ** power))
   .sort((a, b) => a - b);
 
+const AXIS_FONT = "11px system-ui";
+const AXIS_WIDTH = 64;
+/** The ticks and their distance from the texts. */
+const AXIS_SPACE = 18;
 const MOST_POINTS = 60;
 const NO_MARKS: readonly StepMark[] = [];
 
@@ -179,6 +183,15 @@ function dataOf(
   return [[...steps], ...series.map((each) => each.values.map(drawn))];
 }
 
+/** As wide as the texts of the ticks need; most charts are aligned with each other. */
+function axisWidth({ ctx }: uPlot, texts: readonly string[] | null): number {
+  ctx.save();
+  ctx.font = AXIS_FONT;
+  const widths = (texts ?? []).map((each) => ctx.measureText(each).width);
+  ctx.restore();
+  return Math.max(AXIS_WIDTH, AXIS_SPACE + Math.max(0, ...widths));
+}
+
 function optionsFor(
   element: HTMLElement,
   series: readonly Series[],
@@ -190,7 +203,7 @@ function optionsFor(
     stroke: colour("--quiet"),
     grid: { stroke: colour("--line-soft"), width: 1 },
     ticks: { stroke: colour("--line-soft"), width: 1 },
-    font: "11px system-ui",
+    font: AXIS_FONT,
   };
   return {
     width: Math.max(element.clientWidth, 80),
@@ -209,7 +222,7 @@ function optionsFor(
         size: 30,
         incrs: WHOLE_STEPS,
       },
-      { ...axis, size: 64, values: (_, ticks) => ticks.map((each) => brief(each)) },
+      { ...axis, size: axisWidth, values: (_, ticks) => tickTexts(ticks) },
     ],
     series: [
       { label: "step" },
