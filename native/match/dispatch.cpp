@@ -220,6 +220,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
     return nullptr;
   }
+  ++self->op_count;
   if (!self->started || !self->at || !PyTuple_CheckExact(args) || !are_plain(self, types))
     return call_slow(self, func, args, kwargs);
   Tensors tensors;

@@ -372,6 +372,7 @@ PyGetSetDef Matcher_getset[] = {
      "The step inputs that ops of this step have read.", nullptr},
     number_attribute<int, &MatcherFields::is_reshaped>(
         "is_reshaped", "Whether a step input has another shape than when it was learned."),
+    number_attribute<long long, &MatcherFields::op_count>("op_count", "The ops so far."),
     number_attribute<long long, &MatcherFields::provisional_count>(
         "provisional_count", "The ops so far that got a provisional node."),
     number_attribute<long long, &MatcherFields::waiting>(

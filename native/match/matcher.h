@@ -101,6 +101,7 @@ struct MatcherFields {
   sonde::OwnedObject<Screen> every_op;
   Owned met_leaves;  // set of StepInput: read by an op of this step
   int is_reshaped = 0;
+  long long op_count = 0;
   long long provisional_count = 0;
   long long waiting = 0;  // provisional nodes of this step that have no record
   bool is_completing = false;  // whether the record of one of them is being made

@@ -15,66 +15,13 @@ from sonde.adapters.torch.eager.observation_switch import ObservationState, Obse
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.listener import ShieldedListener
+from sonde.adapters.torch.novelty import Novelty, Work
 from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
 from sonde.core.text.number_text import duration
-from sonde.core.text.problem_line import ProblemLine
 
 _log = logging.getLogger("sonde.capture")
-_FIRST_STEPS = 4
-_JUDGED_STEPS = 20
-_MANY = 100
-# An estimate: recognising and checking an op, and torch's call of a dispatch mode, took about 15
-# microseconds where this was measured. Steps with less time than this for each op, all included,
-# are then more than 2.5 times slower than without Sonde.
-_TINY = 25e-6
-
-
-@dataclass(slots=True)
-class Novelty:
-    """Tells the user once if steps keep running ops in an order that no step had before.
-
-    Such an op is learned, which takes longer than most ops, or told by its call site, which takes
-    longer than a tiny op. The first steps do not count: in them every program is learned.
-    """
-
-    _steps: int = 0
-    _known: tuple[int, int, float] = (0, 0, 0.0)
-    _new: list[tuple[int, int, float]] = field(default_factory=list)
-
-    def step_ended(self, learned: int, told: int, seconds: float) -> str | None:
-        """Count a step, after which ``learned`` ops have been learned and ``told`` told by their
-        call sites, and the thread has computed for ``seconds``; the line, if it is time."""
-        self._steps += 1
-        now = (learned, told, seconds)
-        if self._steps > _FIRST_STEPS and len(self._new) < _JUDGED_STEPS:
-            before = self._known
-            self._new.append((now[0] - before[0], now[1] - before[1], now[2] - before[2]))
-            if len(self._new) == _JUDGED_STEPS:
-                return self._line()
-        self._known = now
-        return None
-
-    def _line(self) -> str | None:
-        learned, told, seconds = (sorted(column) for column in zip(*self._new, strict=True))
-        if learned[_JUDGED_STEPS // 4] >= _MANY:
-            return ProblemLine(
-                f"sonde: the steps of this program do not repeat: about "
-                f"{sum(learned) // _JUDGED_STEPS} ops of each step have to be learned anew, "
-                "which makes observing slow; observe fewer steps (--steps) or search for "
-                "overflow only (--overflow)",
-                slug="steps-differ",
-            )
-        if told[_JUDGED_STEPS // 4] < _MANY or sum(seconds) >= _TINY * sum(told):
-            return None
-        return ProblemLine(
-            f"sonde: the steps of this program do not repeat and its ops are tiny: about "
-            f"{sum(told) // _JUDGED_STEPS} such ops in the "
-            f"{1e3 * sum(seconds) / _JUDGED_STEPS:.0f} ms of a step; observing probably takes "
-            "more than half of that time; observe fewer steps (--steps) or use larger batches",
-            slug="steps-differ",
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -226,7 +173,12 @@ class StepCycle:
             made = graph() if observer.is_learned else graph
             session.end_step(StepEnd(session.step, made, is_complete, parts))
             line = self._novelty.step_ended(
-                self._structures.learned, observer.ops_at_call_sites, time.thread_time()
+                Work(
+                    self._structures.learned,
+                    observer.ops_at_call_sites,
+                    observer.ops,
+                    time.thread_time(),
+                )
             )
             if line is not None:
                 session.report(line)

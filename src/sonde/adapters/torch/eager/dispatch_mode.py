@@ -174,6 +174,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         return 0 if self._native is None else self.tables.provisional_count
 
     @property
+    def ops(self) -> int:
+        """How many ops ran so far under the native matcher; 0 without it."""
+        return 0 if self._native is None else self.tables.op_count
+
+    @property
     def is_learned(self) -> bool:
         """Whether all ops of this step so far have records."""
         return self._native is None or self.tables.at.has_record
