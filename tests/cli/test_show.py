@@ -20,6 +20,7 @@ from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode, TensorSpec
 from sonde.core.text.number_text import size_text
 from sonde.dump import layout
+from sonde.dump.reader import Dump
 from sonde.dump.statistic_store import engine
 
 NAN_LOG = Path(__file__).parents[1] / "dump/data/nan_log"
@@ -165,6 +166,11 @@ class TestOverview:
         assert "statistics need DuckDB" in text
         error = shown.fails(tmp_path, "--op", "log")
         assert error.endswith(": statistics need DuckDB: no values to show [no-values]\n")
+
+    def test_the_directory_of_a_guard_has_its_own_path(self, tmp_path: Path) -> None:
+        """It has no rank_N in it, but signals; its name distinguishes it from other runs."""
+        (tmp_path / "run" / "statistics" / "rank_0").mkdir(parents=True)
+        assert Dump(tmp_path / "run").path == tmp_path / "run"
 
     def test_as_json(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
