@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from tests.warm_python.starting import warm_python
 
+from sonde.dump.lineage import read_lineage
+
 pytestmark = pytest.mark.slow
 
 SRC = Path(__file__).parents[2] / "src"
@@ -76,6 +78,9 @@ def test_a_training_prints_the_same_and_leaves_a_dump(folder: Path) -> None:
         (folder / "out" / "rank_0" / ".dump_metadata" / "data_dump.json").read_text()
     )
     assert metadata["common_dump_settings"]["iteration"] == "1"
+    lineage = read_lineage(folder / "out" / "rank_0" / ".dump_metadata")
+    assert lineage is not None
+    assert (lineage.script, lineage.arguments) == ("train.py", ["--dump-to", "x"])
 
 
 def test_an_exception_of_the_program_is_shown_as_it_is_after_the_dump_is_whole(

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.dump.made import GRADIENT, LOG, SCALE, MadeDump, small_dump, small_graph
+from tests.trends.made_stores import MadeTraining, write_training
 
 from sonde.cli.main import main
 from sonde.cli.show_format import steps_text
+from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode, TensorSpec
 from sonde.core.text.number_text import size_text
 from sonde.dump import layout
+from sonde.dump.reader import Dump
+from sonde.dump.statistic_store import engine
 
 NAN_LOG = Path(__file__).parents[1] / "dump/data/nan_log"
 NET = "Default/network-WithLossCell/_backbone-GateNet"
@@ -143,6 +147,30 @@ class TestOverview:
         for words in (["--op", "log"], ["--step", "0"], ["--io", "input"], ["--values"]):
             error = shown.fails(tmp_path / "graphs", *words)
             assert error.endswith(": the dump has graphs only: no values to show [no-values]\n")
+
+    def test_values_that_cannot_be_read_are_not_said_to_be_missing(
+        self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Statistics in Parquet files, on a machine without DuckDB."""
+        monkeypatch.setenv("COLUMNS", "300")
+        made = MadeDump(tmp_path)
+        made.add_graph(small_graph())
+        write_training(MadeTraining(layers=1, steps=2), tmp_path)
+
+        def missing() -> object:
+            raise DumpError("statistics need DuckDB", slug="extra-missing")
+
+        monkeypatch.setattr(engine, "shared_connection", missing)
+        text = shown(tmp_path)
+        assert "The values cannot be read; graphs: 3 ops in graph 0\n" in text
+        assert "statistics need DuckDB" in text
+        error = shown.fails(tmp_path, "--op", "log")
+        assert error.endswith(": statistics need DuckDB: no values to show [no-values]\n")
+
+    def test_the_directory_of_a_guard_has_its_own_path(self, tmp_path: Path) -> None:
+        """It has no rank_N in it, but signals; its name distinguishes it from other runs."""
+        (tmp_path / "run" / "statistics" / "rank_0").mkdir(parents=True)
+        assert Dump(tmp_path / "run").path == tmp_path / "run"
 
     def test_as_json(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, cast
 
 from sonde.capture.program_end import belongs_to, forget_capture, leave
 from sonde.core.errors import CaptureError, UsageError
+from sonde.dump.lineage import LINEAGE
 
 # Modules whose frames are removed from tracebacks: those that start the program.
 _LAUNCHING = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
@@ -130,6 +131,7 @@ def _become_main(program: Program, arguments: Sequence[str]) -> None:
         attributes["__annotations__"] = {}
     module.__dict__.update(attributes)
     sys.argv = [program.argv0, *arguments]
+    LINEAGE.run_program(program.argv0, arguments)
     if program.path0 is not None:
         sys.path[: 0 if _safe_path() else 1] = [program.path0]
     sys.modules["__main__"] = module

@@ -29,7 +29,7 @@ from sonde.cli.terminal import Terminal
 from sonde.core.graph import Graph, Source
 from sonde.core.text.number_text import count_text, size_text
 from sonde.core.text.terminal_text import printable
-from sonde.dump.reader import Dump
+from sonde.dump.reader import GRAPHS_ONLY, Dump
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.dump.reading.side_files import OverflowEntry
 from sonde.dump.reading.statistic_rows import Number
@@ -127,7 +127,9 @@ class Page:
         elif graphs := dump.graphs(rank):
             sizes = [f"{count_text(len(each.ops), 'op')} in graph {each.id}" for each in graphs]
             more = ", ..." if len(sizes) > _MANY else ""
-            self.line(f"Graphs only, no values: {', '.join(sizes[:_MANY])}{more}")
+            is_whole = dump.why_no_values(rank) == GRAPHS_ONLY
+            what = "Graphs only, no values" if is_whole else "The values cannot be read; graphs"
+            self.line(f"{what}: {', '.join(sizes[:_MANY])}{more}")
             self.line("View them: ", Text(f"sonde view {dump.path}", "cyan"))
         else:
             for number, verdict in dump.verdicts(rank).items():

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,11 +77,22 @@ class LineageRecorder:
             if value in noted or len(noted) >= _MOST:
                 return
             noted.append(value)
-            for directory in self._directories:
-                try:
-                    self._known().write(directory)
-                except OSError as error:
-                    _log.warning("the lineage in %s cannot be written: %s", directory, error)
+            self._write()
+
+    def run_program(self, script: str, arguments: Sequence[str]) -> None:
+        """The process is about to run a program that has these words; until now it may have had
+        those of a command of Sonde."""
+        with self._lock:
+            if self._lineage is not None:
+                self._lineage.script, self._lineage.arguments = script, list(arguments)
+                self._write()
+
+    def _write(self) -> None:
+        for directory in self._directories:
+            try:
+                self._known().write(directory)
+            except OSError as error:
+                _log.warning("the lineage in %s cannot be written: %s", directory, error)
 
     def _known(self) -> RunLineage:
         if self._lineage is None:

@@ -44,6 +44,7 @@ from sonde.dump.reading.step_listing import MAX_TEXT_BYTES, Item
 from sonde.dump.tensor_record import TensorRecord
 
 _KEPT_STEPS = 4
+GRAPHS_ONLY = "the dump has graphs only"
 
 
 class Dump:
@@ -184,8 +185,11 @@ class Dump:
         trees = self._trees(rank)
         if any(tree.steps for tree in trees):
             return ""
+        for tree in trees:
+            if unread := [each for each in tree.problems if each.path == tree.layout.statistics]:
+                return unread[0].message
         if any(tree.graph_ids for tree in trees):
-            return "the dump has graphs only"
+            return GRAPHS_ONLY
         return "" if self.verdicts(rank) else "the dump has no steps"
 
     def verdicts(self, rank: int | None = None) -> dict[int, str]:

@@ -8,7 +8,7 @@ import { go, openTensor } from "../state/store";
 import { shortName } from "../text/names";
 import { brief, grouped } from "../text/numbers";
 import type { LayerCells, LayerTensor } from "../wire";
-import { decoded } from "./mapColours";
+import { cellText, decoded } from "./mapColours";
 
 /** A layer, its place in the map, and the steps of a cell. */
 export interface ChosenCell {
@@ -130,22 +130,11 @@ function Course({
   readonly title: string;
   readonly marked: number;
 }): JSX.Element {
-  const { steps, values, bad } = useMemo(() => {
-    const found = [...decoded(data.cells)].map((value, at) => ({
-      step: data.first + at * data.steps_per_column,
-      value,
-    }));
-    const known = found.filter(({ value }) => value !== -Infinity);
-    return {
-      steps: known.map(({ step }) => step),
-      values: known.map(({ value }) => (Number.isFinite(value) ? value : null)),
-      bad: known.filter(({ value }) => !Number.isFinite(value)).map(({ step }) => step),
-    };
-  }, [data]);
+  const { steps, values, bad, words } = useMemo(() => courseOf(data), [data]);
   return (
     <Chart
       steps={steps}
-      series={[{ label: title, colour: "one", values }]}
+      series={[{ label: title, colour: "one", values, words }]}
       bad={bad}
       marks={[{ step: marked, text: "▾", isStrong: false }]}
       height={130}
@@ -153,4 +142,26 @@ function Course({
       isLog={logLoss.value}
     />
   );
+}
+
+interface CourseLine {
+  readonly steps: readonly number[];
+  readonly values: readonly (number | null)[];
+  /** Steps whose value is not finite. */
+  readonly bad: readonly number[];
+  /** The texts of values that are not finite. */
+  readonly words: readonly (string | null)[];
+}
+
+/** The values of a map with one row, by step; steps without a value are left out. */
+export function courseOf(data: LayerCells): CourseLine {
+  const known = [...decoded(data.cells)]
+    .map((value, at) => ({ step: data.first + at * data.steps_per_column, value }))
+    .filter(({ value }) => value !== -Infinity);
+  return {
+    steps: known.map(({ step }) => step),
+    values: known.map(({ value }) => (Number.isFinite(value) ? value : null)),
+    bad: known.filter(({ value }) => !Number.isFinite(value)).map(({ step }) => step),
+    words: known.map(({ value }) => (Number.isFinite(value) ? null : cellText(value))),
+  };
 }

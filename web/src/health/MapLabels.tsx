@@ -31,7 +31,7 @@ export function LayerLabels({
         if (row % every !== 0 || middle < 4 || middle > height - 4) return null;
         return (
           <span key={name} style={{ top: `${middle}px` }} title={name}>
-            {briefLayer(name)}
+            <bdi>{briefLayer(name)}</bdi>
           </span>
         );
       })}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.core.errors import DumpError
+from sonde.dump.layout import parse_rank
 from sonde.dump.reading.captured_rank import scan_captured
 from sonde.dump.reading.directories import (
     RankTree,
@@ -34,4 +35,5 @@ def scan(path: Path) -> tuple[Path, dict[int, RankTree]]:
     }
     first = next(iter(trees.values()))
     refuse_old_format(first)
-    return first.layout.root.parent, trees
+    root = first.layout.root
+    return root if parse_rank(root.name) is None else root.parent, trees
