@@ -62,3 +62,15 @@ def test_a_trainer_on_two_ranks(tmp_path: Path) -> None:
     results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
     assert len(results) == 2
     assert len({each[name] for each in results for name in ("bare", "observed")}) == 1
+
+
+@in_whole
+def test_ranks_of_a_trainer_stop_together_if_one_has_a_bad_batch(tmp_path: Path) -> None:
+    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    ended = started(
+        *launch, str(PROGRAMS / "transformers_trainer.py"), "fault", "stop", cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
+    assert [each["steps"] for each in results] == [2, 2]
+    assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sonde
+from sonde.adapters.torch import private
 from sonde.adapters.torch.monitor.guarding import is_running
 from sonde.core.finding import Finding
 from sonde.core.interruption import pass_on
@@ -112,6 +113,15 @@ class ObservedTraining:
         _OPEN.remove(self)
         atexit.unregister(self.end)
         close_observation(held, error)
+
+    def stops_any_rank(self, is_any: Callable[[bool], bool]) -> bool:
+        """Whether the training should end, which the framework asks after every step on every rank:
+        ranks that go on alone would wait for those that have ended. ``is_any`` returns whether its
+        argument is true on any rank."""
+        if not self._stops:
+            return False
+        with private.unobserved():
+            return is_any(self.should_stop)
 
     def take(self) -> list[Finding]:
         """The findings since the last call, to be logged."""

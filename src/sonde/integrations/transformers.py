@@ -11,6 +11,8 @@ import sys
 import weakref
 from typing import Any
 
+import torch
+
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
 from sonde.integrations.observed_training import ObservedTraining
@@ -55,7 +57,7 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._log(state, control)
-        if self._training.should_stop:
+        if self._training.stops_any_rank(lambda mine: _is_any(mine, args)):
             control.should_training_stop = True
 
     def on_train_end(
@@ -85,6 +87,15 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
             should_log = control.should_log
             trainer.log({"sonde_findings": len(self._training.findings)})
             control.should_log = should_log
+
+
+def _is_any(mine: bool, args: TrainingArguments) -> bool:
+    """Whether this is true on any rank of the training."""
+    if args.world_size == 1 or not torch.distributed.is_initialized():
+        return mine
+    reduced = torch.tensor(int(mine), device=args.device)
+    torch.distributed.all_reduce(reduced, torch.distributed.ReduceOp.MAX)
+    return bool(reduced)
 
 
 def _calling_trainer() -> Any:
