@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, run
+from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, logged_texts, run
 
 import sonde
 
@@ -24,6 +24,18 @@ def test_a_training_is_bit_identical_and_a_nan_is_found(tmp_path: Path) -> None:
     found = [(each["rule"], each["step"]) for each in results["findings"]]
     assert found == [("non-finite-loss", 2), ("non-finite-op", 2)]
     assert sonde.signals(tmp_path / "sonde_steps")["micro_batches"].tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
+def test_findings_are_in_the_event_file_of_the_accelerator(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    ended = run("accelerate_loop.py", "fault", "tensorboard", cwd=tmp_path)
+    assert ended.results["bare"] == ended.results["observed"]
+    texts = logged_texts(tmp_path / "events" / "tests")
+    assert [each.partition(b"**  ")[0] for each in texts] == [
+        b"**ERROR sonde: non-finite-loss in step 2",
+        b"**ERROR sonde: non-finite-op in step 2",
+    ]
 
 
 def test_stop_tells_the_loop(tmp_path: Path) -> None:

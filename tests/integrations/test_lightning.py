@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import run
+from tests.integrations.running import logged_texts, run
 
 import sonde
 
@@ -35,14 +35,6 @@ def test_a_training_is_bit_identical_and_a_nan_is_found_in_lightnings_step(tmp_p
         b"**ERROR sonde: non-finite-op in step 2",
     ]
     assert b"captured step: " in texts[0]
-
-
-def logged_texts(directory: Path) -> list[bytes]:
-    """The findings in event files of TensorBoard."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    found = EventAccumulator(str(directory)).Reload().Tensors("sonde/finding/text_summary")
-    return [each.tensor_proto.string_val[0] for each in found]
 
 
 def test_stop_ends_the_training_in_lightnings_way(tmp_path: Path) -> None:

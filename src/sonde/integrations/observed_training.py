@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -162,6 +163,18 @@ def close_observation(held: ExitStack, error: BaseException | None = None) -> No
             if not isinstance(raised, Exception):
                 raise
             _report(raised, "the end of the observation")
+
+
+def calling_object(kind: type) -> Any:
+    """The object of this class whose method calls the caller, near or far; None if there is none.
+    Some frameworks do not tell a callback who calls it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kind):
+            return caller
+    return None
 
 
 def _report(error: Exception, what: str) -> None:

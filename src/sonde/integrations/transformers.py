@@ -15,7 +15,7 @@ import torch
 
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.observed_training import ObservedTraining, calling_object
 from sonde.integrations.trackers.alerts import EventFileTexts
 
 try:
@@ -45,7 +45,8 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        trainer = _calling_trainer()
+        # Events do not say which Trainer it is.
+        trainer = calling_object(sys.modules["transformers"].Trainer)
         self._trainer = None if trainer is None else weakref.ref(trainer)
         self._training.begin(
             steps_done=state.global_step,
@@ -96,15 +97,3 @@ def _is_any(mine: bool, args: TrainingArguments) -> bool:
     reduced = torch.tensor(int(mine), device=args.device)
     torch.distributed.all_reduce(reduced, torch.distributed.ReduceOp.MAX)
     return bool(reduced)
-
-
-def _calling_trainer() -> Any:
-    """The Trainer that calls this callback: events do not say which one it is."""
-    kind = sys.modules["transformers"].Trainer
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, kind):
-            return caller
-    return None
