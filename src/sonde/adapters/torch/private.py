@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import gc
 import importlib
 import operator
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import torch
 
+from sonde.adapters.torch.living_objects import living_objects
 from sonde.core import version_probe
 from sonde.core.interruption import pass_on
 from sonde.core.patching import Patch, replace
@@ -337,8 +337,7 @@ def has_compiled_functions() -> bool:
     kind = compiler_context()
     if kind is None:
         return "torch._dynamo.eval_frame" in sys.modules  # Of this torch it is not known.
-    # ``isinstance`` would ask proxies of the program for their class.
-    return bool(compiled_codes()) or any(issubclass(type(each), kind) for each in gc.get_objects())
+    return bool(compiled_codes()) or bool(living_objects(kind))
 
 
 def run_uncompiled(is_on: bool) -> None:

@@ -7,7 +7,6 @@ The trainers' own classes are looked up among the modules that the program has i
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.living_objects import living_objects
 from sonde.core.patching import wrap
 from sonde.core.running_training import register_first_step, register_step_name
 from sonde.core.weak_table import WeakTable
@@ -112,14 +112,11 @@ def _living_trainers() -> Iterator[tuple[str, int]]:
         kind = getattr(sys.modules.get(module), "Trainer", None)
         if isinstance(kind, type):
             known.append((kind, whose, attrgetter(path)))
-    if not known:
-        return
-    for thing in gc.get_objects():
-        for kind, whose, read in known:
-            if issubclass(type(thing), kind):  # isinstance would run foreign code
-                try:
-                    done = read(thing)
-                except Exception:  # A trainer that is not set up.
-                    continue
-                if isinstance(done, int) and done >= 0:
-                    yield whose, done
+    for kind, whose, read in known:
+        for trainer in living_objects(kind):
+            try:
+                done = read(trainer)
+            except Exception:  # A trainer that is not set up.
+                continue
+            if isinstance(done, int) and done >= 0:
+                yield whose, done

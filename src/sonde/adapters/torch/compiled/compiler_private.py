@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from sonde.adapters.torch.living_objects import living_objects
 from sonde.core import version_probe
 
 version_probe.require(
@@ -158,10 +158,8 @@ def watch_entries(
 
     replace(kind, "__init__", init, undo)
     if with_existing:
-        for each in gc.get_objects():
-            # ``isinstance`` would ask proxies of the program for their class.
-            if issubclass(type(each), kind):
-                each.enter_exit_hooks.append(enter)
+        for each in living_objects(kind):
+            each.enter_exit_hooks.append(enter)
 
 
 class Circumstances:

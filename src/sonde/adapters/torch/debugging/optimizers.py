@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
 
 from sonde.adapters.torch.debugging.signals.norms import norms
+from sonde.adapters.torch.living_objects import living_objects
 from sonde.core.weak_table import WeakTable
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ class OptimizerRegistry:
         """Find optimizers that have not stepped yet; again when there are other ``weights``."""
         if weights != self._searched:
             self._searched = weights
-            for thing in gc.get_objects():
-                # By type alone: some objects run code when isinstance reads their ``__class__``.
-                if issubclass(type(thing), torch.optim.Optimizer):
-                    self._known[thing] = None
+            for each in living_objects(torch.optim.Optimizer):
+                self._known[each] = None
 
     def left_alone(self) -> set[int]:
         """The ids of tensors that belong to optimizers, none of which stepped in this step."""

@@ -9,7 +9,6 @@ docs/capture.md has the reasons.
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import weakref
@@ -30,6 +29,7 @@ from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensor
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.living_objects import living_objects
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.core.interruption import pass_on
 from sonde.core.patching import call_before, wrap
@@ -194,10 +194,8 @@ class OutsideStep:
         objects are searched once; others among them may be of no use any more."""
         if self._older is None:
             self._older = WeakTable()
-            for each in gc.get_objects():
-                # isinstance would run foreign code.
-                if issubclass(type(each), torch.optim.Optimizer):
-                    self._older[each] = None
+            for each in living_objects(torch.optim.Optimizer):
+                self._older[each] = None
         known = {id(each) for network in self._living() for each in network.parameters()}
         return [
             optimizer
