@@ -6,10 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.cli.documents.printed import of_error, validated
 from tests.profile.made import profile as made_profile
 from tests.warm_python.starting import warm_python
 
 from sonde.cli.main import main
+from sonde.cli.profile import ProfileCommand, profile
 from sonde.profile.document import load_profile, save_profile
 
 TRAINING = """\
@@ -153,6 +155,23 @@ def test_two_profiles_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture
     text = capsys.readouterr().out
     assert "0.50 x" in text
     assert "200 ms" in text
+
+
+@pytest.mark.parametrize("words", [["--json", "diff"], ["diff", "--json"]])
+def test_json_is_an_option_before_and_after_diff(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_profile(made_profile(0.2), tmp_path / "a.json")
+    assert main(["profile", *words, f"{tmp_path}/a.json", f"{tmp_path}/a.json"]) == 0
+    validated("profile", capsys.readouterr().out)
+    assert main(["profile", *words, f"{tmp_path}/none.json", f"{tmp_path}/a.json"]) == 2
+    assert of_error(capsys.readouterr().out)["slug"] == "profile-file"
+
+
+def test_json_of_a_module_with_the_argument_diff_is_the_modules() -> None:
+    assert isinstance(profile, ProfileCommand)
+    words = ["-m", "module", "diff", "--json"]
+    assert profile.split(words) == (words[:2], words[2:])
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,3 +65,11 @@ def run(
         timeout=280,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def logged_texts(directory: Path) -> list[bytes]:
+    """The findings in event files of TensorBoard."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(directory)).Reload().Tensors("sonde/finding/text_summary")
+    return [each.tensor_proto.string_val[0] for each in found]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, run
+from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, logged_texts, run
 
 import sonde
 
@@ -24,6 +24,18 @@ def test_a_training_is_bit_identical_and_a_nan_is_found(tmp_path: Path) -> None:
     found = [(each["rule"], each["step"]) for each in results["findings"]]
     assert found == [("non-finite-loss", 2), ("non-finite-op", 2)]
     assert sonde.signals(tmp_path / "sonde_steps")["micro_batches"].tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
+def test_findings_are_in_the_event_file_of_the_accelerator(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    ended = run("accelerate_loop.py", "fault", "tensorboard", cwd=tmp_path)
+    assert ended.results["bare"] == ended.results["observed"]
+    texts = logged_texts(tmp_path / "events" / "tests")
+    assert [each.partition(b"**  ")[0] for each in texts] == [
+        b"**ERROR sonde: non-finite-loss in step 2",
+        b"**ERROR sonde: non-finite-op in step 2",
+    ]
 
 
 def test_stop_tells_the_loop(tmp_path: Path) -> None:
@@ -62,3 +74,15 @@ def test_a_trainer_on_two_ranks(tmp_path: Path) -> None:
     results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
     assert len(results) == 2
     assert len({each[name] for each in results for name in ("bare", "observed")}) == 1
+
+
+@in_whole
+def test_ranks_of_a_trainer_stop_together_if_one_has_a_bad_batch(tmp_path: Path) -> None:
+    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    ended = started(
+        *launch, str(PROGRAMS / "transformers_trainer.py"), "fault", "stop", cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
+    assert [each["steps"] for each in results] == [2, 2]
+    assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]

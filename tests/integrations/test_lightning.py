@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import run
+from tests.integrations.running import logged_texts, run
 
 import sonde
 
@@ -36,18 +37,24 @@ def test_a_training_is_bit_identical_and_a_nan_is_found_in_lightnings_step(tmp_p
     assert b"captured step: " in texts[0]
 
 
-def logged_texts(directory: Path) -> list[bytes]:
-    """The findings in event files of TensorBoard."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    found = EventAccumulator(str(directory)).Reload().Tensors("sonde/finding/text_summary")
-    return [each.tensor_proto.string_val[0] for each in found]
-
-
 def test_stop_ends_the_training_in_lightnings_way(tmp_path: Path) -> None:
     ended = run("lightning_trainer.py", "fault", "stop", cwd=tmp_path)
     assert ended.results["steps"] == 3
     assert sonde.signals(tmp_path / "sonde_steps")["is_skipped"].tolist() == [0, 0, 1]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
+def test_two_ranks_stop_together_if_one_has_a_bad_batch(tmp_path: Path) -> None:
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    ended = run("lightning_trainer.py", "fault", "stop", cwd=tmp_path, command=launch)
+    assert ended.code == 0, ended.stderr
+    lines = [line for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
+    results = [json.loads(line) for line in lines]
+    assert [each["steps"] for each in results] == [1, 1]  # of 2; the sampler shuffles
+    rules = {each["rule"] for result in results for each in result["findings"]}
+    assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]
+    assert "non-finite-loss" in rules
+    assert len({each["bare"] for each in results}) == 1
 
 
 def test_the_step_that_raises_is_kept_and_the_exception_goes_on(tmp_path: Path) -> None:

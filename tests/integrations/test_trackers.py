@@ -76,6 +76,25 @@ def test_mlflow_has_the_series_the_finding_and_the_captured_step(tmp_path: Path)
     assert "sonde/step_4.rank_0/manifest.json" in [each.path for each in kept]
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries that MLflow uses
+def test_findings_of_a_second_training_in_a_run_of_mlflow_are_added(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow import MlflowClient
+
+    from sonde.integrations.trackers.mlflow import MlflowTracker
+
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    number = client.create_experiment("two", artifact_location=(tmp_path / "files").as_uri())
+    run_id = client.create_run(number).info.run_id
+    for title in ("first", "second"):
+        MlflowTracker(run_id, is_own=False, client=client).alert(title, "text", "ERROR")
+    tags = client.get_run(run_id).data.tags
+    assert tags["sonde.finding.1"] == "ERROR first: text"
+    assert tags["sonde.finding.2"] == "ERROR second: text"
+    texts = next((tmp_path / "files").rglob("findings.txt")).read_text()
+    assert texts == "ERROR first: text\n\nERROR second: text"
+
+
 def test_trackio_has_the_series_the_alert_and_the_captured_step(tmp_path: Path) -> None:
     ended = log_to("trackio", tmp_path)
     assert ended.results == run("plain_loop.py", "fault", cwd=tmp_path).results

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.json_output import json_option, print_document
+from sonde.cli.json_output import OPTION, json_option, print_document
 from sonde.cli.profile_run import (
     ProfileOptions,
     profile_program,
@@ -38,7 +38,18 @@ Exit codes: that of the program; 2 for an error in the command; 3 if --fail-if i
 """
 
 
-@click.command(cls=ScriptCommand, epilog=EPILOG)
+class ProfileCommand(ScriptCommand):
+    """``diff`` in place of a script is no program: ``--json`` after it is an option of Sonde."""
+
+    def split(self, args: list[str]) -> tuple[list[str], list[str]]:
+        ours, theirs = super().split(args)
+        is_module = any(word.startswith("-m") for word in ours)
+        if theirs[:1] == ["diff"] and not is_module and OPTION in theirs:
+            return [*ours, OPTION], [word for word in theirs if word != OPTION]
+        return ours, theirs
+
+
+@click.command(cls=ProfileCommand, epilog=EPILOG)
 @click.option(
     "--steps",
     metavar="START:STOP",

@@ -8,13 +8,16 @@ accelerator.init_trackers("project")
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.observed_training import ObservedTraining, calling_object
+from sonde.integrations.trackers.alerts import EventFileTexts
 
 try:
+    from accelerate import Accelerator
     from accelerate.tracking import GeneralTracker
 except ImportError as _error:
     raise MissingLibraryError("accelerate", "accelerate", _error) from None
@@ -33,6 +36,7 @@ class SondeTracker(GeneralTracker):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self._training = ObservedTraining(**options)
+        self._accelerator: weakref.ref[Any] | None = None
 
     @property
     def tracker(self) -> ObservedTraining:
@@ -53,10 +57,18 @@ class SondeTracker(GeneralTracker):  # type: ignore[misc]
         """There is nothing to store."""
 
     def start(self) -> None:
-        self._training.begin()
+        caller = calling_object(Accelerator)
+        self._accelerator = None if caller is None else weakref.ref(caller)
+        self._training.begin(trackers=self._event_files)
 
     def log(self, values: dict[str, Any], step: int | None = None, **_: Any) -> None:
         """What the program logs is for the other trackers."""
 
     def finish(self) -> None:
         self._training.end()
+
+    def _event_files(self) -> list[EventFileTexts]:
+        """That of the Accelerator's TensorBoard; other trackers know their current run."""
+        accelerator = None if self._accelerator is None else self._accelerator()
+        trackers = [] if accelerator is None else accelerator.trackers
+        return [EventFileTexts(each.tracker) for each in trackers if each.name == "tensorboard"]

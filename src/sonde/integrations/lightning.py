@@ -56,7 +56,8 @@ class SondeCallback(Callback):  # type: ignore[misc]
     ) -> None:
         if self._log(trainer):
             pl_module.log(_COUNT, float(len(self._training.findings)), logger=False)
-        if self._training.should_stop:
+        reduced = trainer.strategy.reduce_boolean_decision
+        if self._training.stops_any_rank(lambda mine: reduced(mine, all=False)):
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import sonde
+from sonde.adapters.torch import private
 from sonde.adapters.torch.monitor.guarding import is_running
 from sonde.core.finding import Finding
 from sonde.core.interruption import pass_on
@@ -113,6 +115,15 @@ class ObservedTraining:
         atexit.unregister(self.end)
         close_observation(held, error)
 
+    def stops_any_rank(self, is_any: Callable[[bool], bool]) -> bool:
+        """Whether the training should end, which the framework asks after every step on every rank:
+        ranks that go on alone would wait for those that have ended. ``is_any`` returns whether its
+        argument is true on any rank."""
+        if not self._stops:
+            return False
+        with private.unobserved():
+            return is_any(self.should_stop)
+
     def take(self) -> list[Finding]:
         """The findings since the last call, to be logged."""
         untold, self._untold = self._untold, []
@@ -152,6 +163,18 @@ def close_observation(held: ExitStack, error: BaseException | None = None) -> No
             if not isinstance(raised, Exception):
                 raise
             _report(raised, "the end of the observation")
+
+
+def calling_object(kind: type) -> Any:
+    """The object of this class whose method calls the caller, near or far; None if there is none.
+    Some frameworks do not tell a callback who calls it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kind):
+            return caller
+    return None
 
 
 def _report(error: Exception, what: str) -> None:

@@ -11,9 +11,11 @@ import sys
 import weakref
 from typing import Any
 
+import torch
+
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.observed_training import ObservedTraining, calling_object
 from sonde.integrations.trackers.alerts import EventFileTexts
 
 try:
@@ -43,7 +45,8 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        trainer = _calling_trainer()
+        # Events do not say which Trainer it is.
+        trainer = calling_object(sys.modules["transformers"].Trainer)
         self._trainer = None if trainer is None else weakref.ref(trainer)
         self._training.begin(
             steps_done=state.global_step,
@@ -55,7 +58,7 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._log(state, control)
-        if self._training.should_stop:
+        if self._training.stops_any_rank(lambda mine: _is_any(mine, args)):
             control.should_training_stop = True
 
     def on_train_end(
@@ -87,13 +90,10 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
             control.should_log = should_log
 
 
-def _calling_trainer() -> Any:
-    """The Trainer that calls this callback: events do not say which one it is."""
-    kind = sys.modules["transformers"].Trainer
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, kind):
-            return caller
-    return None
+def _is_any(mine: bool, args: TrainingArguments) -> bool:
+    """Whether this is true on any rank of the training."""
+    if args.world_size == 1 or not torch.distributed.is_initialized():
+        return mine
+    reduced = torch.tensor(int(mine), device=args.device)
+    torch.distributed.all_reduce(reduced, torch.distributed.ReduceOp.MAX)
+    return bool(reduced)

@@ -9,7 +9,16 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from sonde.integrations.mcp.file_answers import op_answer, series_answer, tensor_answer
+from sonde.core.errors import UsageError
+from sonde.integrations.mcp.answer import shortened
+from sonde.integrations.mcp.command import Done
+from sonde.integrations.mcp.file_answers import (
+    findings_answer,
+    op_answer,
+    series_answer,
+    tensor_answer,
+)
+from sonde.integrations.mcp.program_answers import repeat_answer
 
 ROOT = Path("/root")
 
@@ -65,3 +74,45 @@ def test_many_executions_lead_to_one() -> None:
     answer = op_answer(document, ROOT, "runs/a")
     assert answer.truncated
     assert answer.next[0].arguments == {"path": "runs/a", "op": "Default/log-op0", "steps": "3"}
+
+
+def finding(number: int) -> dict[str, Any]:
+    return {
+        "kind": f"rule-{number}",
+        "status": "supported",
+        "message": f"message {number} " + "x" * 300,
+        "step": number,
+        "advice": "y" * 300,
+        "where": ["fc1"],
+        "evidence": {"value": 1.0},
+    }
+
+
+def test_every_finding_is_reached_by_the_next_calls() -> None:
+    document = {"findings": [finding(number) for number in range(40)]}
+    seen: list[int] = []
+    start: int | None = 0
+    while start is not None:
+        answer = findings_answer(document, ROOT, "runs/a", start)
+        assert not shortened(answer).truncated or answer.truncated
+        seen += [each["step"] for each in shortened(answer).facts["findings"]]
+        start = answer.next[0].arguments["start"] if answer.truncated else None
+    assert seen == list(range(40))
+    with pytest.raises(UsageError, match="40 findings"):
+        findings_answer(document, ROOT, "runs/a", 40)
+
+
+def test_the_steps_of_a_long_dump_are_no_list() -> None:
+    document = {"steps": [{"step": number} for number in range(20000)]}
+    assert findings_answer(document, ROOT, "a").facts["steps"] == "0-19999"
+    document = {"steps": [{"step": number} for number in range(0, 20000, 10)]}
+    answer = findings_answer(document, ROOT, "a")
+    assert answer.facts["steps"] == "2000 steps from 0 to 19990"
+    assert not shortened(answer).truncated
+
+
+def test_an_equal_repeat_of_many_steps_is_not_cut() -> None:
+    document = {"equal": True, "steps": list(range(5000)), "tensors": 9, "first": None}
+    answer = repeat_answer(Done(document, 0, "", is_late=False), ROOT, {"script": "train.py"})
+    assert answer.facts["steps"] == "0-4999"
+    assert shortened(answer) == answer

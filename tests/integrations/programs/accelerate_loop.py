@@ -9,7 +9,10 @@ from results import print_results, weights_hash
 
 def train(tracker):
     set_seed(0)
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, log_with=tracker)
+    trackers = [tracker, "tensorboard"] if tracker and "tensorboard" in WORDS else tracker
+    accelerator = Accelerator(
+        cpu=True, gradient_accumulation_steps=2, log_with=trackers, project_dir="events"
+    )
     network = Network()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     loader = torch.utils.data.DataLoader(batches(), batch_size=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,25 +10,34 @@ from typing import Any, Final
 
 from sonde.core.errors import UsageError
 from sonde.core.text.number_text import count_text
-from sonde.integrations.mcp.answer import NextCall, ToolAnswer
+from sonde.integrations.mcp.answer import MOST_CHARACTERS, NextCall, ToolAnswer
 from sonde.integrations.mcp.findings import (
     Facts,
     finding_facts,
     kept_facts,
     overflow_facts,
     place_text,
+    steps_text,
     without_nothing,
 )
 
 MOST_VALUES: Final = 64
 _MOST_POINTS: Final = 40
+_MOST_OF_FINDINGS: Final = MOST_CHARACTERS // 2
 _STATISTICS: Final = ("min", "max", "avg", "std", "nan count", "positive inf count")
 _MORE_STATISTICS: Final = ("negative inf count", "zero count", "count")
 
 
-def findings_answer(document: Any, root: Path, path: str) -> ToolAnswer:
-    """What is wrong with a run on disk: findings, ops with NaN or Inf, kept steps."""
-    findings = [finding_facts(each, root) for each in document.get("findings") or ()]
+def findings_answer(document: Any, root: Path, path: str, start: int = 0) -> ToolAnswer:
+    """What is wrong with a run on disk: findings from the number ``start`` on, ops with NaN or Inf,
+    kept steps."""
+    every = [finding_facts(each, root) for each in document.get("findings") or ()]
+    if start and start >= len(every):
+        raise UsageError(
+            f"{path} has {count_text(len(every), 'finding')}, so that none has the number {start}",
+            slug="usage",
+        )
+    findings = _first_that_fit(every[start:])
     faults = overflow_facts(document.get("overflow") or (), root)
     kept = kept_facts(document["steps"], root) if "signals" in document else []
     calls = []
@@ -49,9 +59,30 @@ def findings_answer(document: Any, root: Path, path: str) -> ToolAnswer:
         "kept_steps": kept,
         "ops_with_nan_or_inf": faults,
         "problems": [each["message"] for each in document.get("problems") or ()],
-        "steps": [] if kept else sorted({each["step"] for each in document.get("steps") or ()}),
+        "steps": None if kept else steps_text(each["step"] for each in document.get("steps") or ()),
     }
-    return ToolAnswer(verdict=verdict, facts=without_nothing(facts), next=calls)
+    end = start + len(findings)
+    if end < len(every):
+        rest = {"path": path, "start": end}
+        calls.append(NextCall(tool="findings", arguments=rest, why=f"{len(every) - end} more"))
+    return ToolAnswer(
+        verdict=verdict,
+        facts=without_nothing(facts),
+        truncated=end < len(every),
+        next=calls,
+    )
+
+
+def _first_that_fit(findings: Sequence[Facts]) -> list[Facts]:
+    """The first findings, at least one, that leave room in the answer for the other facts."""
+    kept: list[Facts] = []
+    characters = 0
+    for each in findings:
+        characters += len(json.dumps(each))
+        if kept and characters > _MOST_OF_FINDINGS:
+            break
+        kept.append(each)
+    return kept
 
 
 def op_answer(document: Any, root: Path, path: str) -> ToolAnswer:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+from sonde.core.selection import step_set
 
 Facts = dict[str, Any]
 
 _MOST_FRAMES: Final = 3
+_MOST_STEPS_TEXT: Final = 200
 
 
 def without_nothing(facts: Mapping[str, Any]) -> Facts:
     """The facts that say something: not None, not empty."""
     return {name: value for name, value in facts.items() if value not in (None, "", [], {})}
+
+
+def steps_text(steps: Iterable[int]) -> str | None:
+    """Steps as tools take them, ``0-9999``; their number where that is long; None for no step."""
+    found = sorted(set(steps))
+    if not found:
+        return None
+    text = str(step_set(found))
+    short = len(text) <= _MOST_STEPS_TEXT
+    return text if short else f"{len(found)} steps from {found[0]} to {found[-1]}"
 
 
 def place_text(source: Mapping[str, Any] | None, root: Path) -> str | None:

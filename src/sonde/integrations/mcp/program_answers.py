@@ -15,6 +15,7 @@ from sonde.integrations.mcp.findings import (
     kept_facts,
     overflow_facts,
     place_text,
+    steps_text,
     without_nothing,
 )
 
@@ -103,7 +104,7 @@ def repeat_answer(done: Done, root: Path, program: Facts) -> ToolAnswer:
         dump = {**program, "observe": "tensors", "steps": str(first["step"])}
         calls.append(NextCall(tool="run", arguments=dump, why="its values; twice, then compare"))
         first = {**first, "source": None, "line": at, "code": code}
-    facts = without_nothing({"first": first, **found})
+    facts = without_nothing({"first": first, **found, "steps": steps_text(found["steps"])})
     return ToolAnswer(verdict=verdict, facts=facts, next=calls)
 
 

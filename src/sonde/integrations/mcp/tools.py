@@ -93,10 +93,14 @@ class Tools:
         program = _program(script, module, arguments)
         return program_answers.run_answer(done, self._root, program, directory)
 
-    async def findings(self, path: Directory) -> ToolAnswer:
+    async def findings(
+        self,
+        path: Directory,
+        start: Annotated[int, Field(description="Number of the first finding shown", ge=0)] = 0,
+    ) -> ToolAnswer:
         """What is wrong with a run on disk: findings, ops with NaN or Inf, kept steps."""
         place = self._workspace.path(path)
-        return file_answers.findings_answer(await self._shown(place), self._root, place)
+        return file_answers.findings_answer(await self._shown(place), self._root, place, start)
 
     async def op(self, path: Directory, op: Op, steps: Steps = "") -> ToolAnswer:
         """Inputs and outputs of ops of a dump: shapes, statistics, source line."""

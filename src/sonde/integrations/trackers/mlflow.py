@@ -14,6 +14,7 @@ except ImportError as _error:
     raise MissingLibraryError("mlflow", "mlflow", _error) from None
 
 _MOST_TAG = 5000
+_TAG = "sonde.finding."
 
 
 class MlflowTracker:
@@ -26,16 +27,20 @@ class MlflowTracker:
         self._id = run_id
         self._is_own = is_own
         self._client = client or mlflow.MlflowClient()
-        self._texts: list[str] = []
+        self._texts: list[str] | None = None
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         mlflow.log_metrics(dict(values), step=step, run_id=self._id, synchronous=True)
 
     def alert(self, title: str, text: str, level: Level) -> None:
-        self._texts.append(f"{level} {title}\n{text}\n")
-        name = f"sonde.finding.{len(self._texts)}"
-        self._client.set_tag(self._id, name, f"{level} {title}: {text}"[:_MOST_TAG])
-        self._client.log_text(self._id, "\n".join(self._texts), "sonde/findings.txt")
+        if self._texts is None:  # An earlier training may have written to this run.
+            tags = self._client.get_run(self._id).data.tags
+            numbers = sum(name.startswith(_TAG) for name in tags)
+            self._texts = [tags.get(f"{_TAG}{number + 1}", "") for number in range(numbers)]
+        self._texts.append(f"{level} {title}: {text}")
+        name = f"{_TAG}{len(self._texts)}"
+        self._client.set_tag(self._id, name, self._texts[-1][:_MOST_TAG])
+        self._client.log_text(self._id, "\n\n".join(self._texts), "sonde/findings.txt")
 
     def keep(self, directory: Path) -> None:
         self._client.log_artifacts(self._id, str(directory), f"sonde/{directory.name}")
