@@ -7,9 +7,9 @@ import torch
 from tests.debugger.driving import driven
 from tests.debugger.hub import Hub
 
-from sonde.adapters.torch import endless_step
 from sonde.adapters.torch.attach import end_step, running_debugger
 from sonde.adapters.torch.debugging import loss as debugging_loss
+from sonde.adapters.torch.steps import endless_step
 from sonde.wire.rank import Notice
 
 PASSES = 20

@@ -23,11 +23,11 @@ from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.adapters.torch.eager.step_end import StepHooks
-from sonde.adapters.torch.endless_step import EndlessStep
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
-from sonde.adapters.torch.step_cycle import StepCycle
-from sonde.adapters.torch.step_numbers import StepNumbers
+from sonde.adapters.torch.steps.endless_step import EndlessStep
+from sonde.adapters.torch.steps.step_cycle import StepCycle
+from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.coverage import Gap
 from sonde.core.interruption import hidden_interruption, raise_interruption

@@ -15,9 +15,9 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.attach import attach
-from sonde.adapters.torch.dispatch_cost import dispatch_seconds
 from sonde.adapters.torch.eager import matcher
-from sonde.adapters.torch.novelty import Novelty, Work
+from sonde.adapters.torch.steps.dispatch_cost import dispatch_seconds
+from sonde.adapters.torch.steps.novelty import Novelty, Work
 from sonde.capture.options import config_from_options
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd

@@ -19,7 +19,7 @@ from sonde.adapters.torch.monitor.step_judging import StepJudging
 from sonde.adapters.torch.monitor.step_keeping import StepKeeper
 from sonde.adapters.torch.monitor.trigger_actions import TriggerActions
 from sonde.adapters.torch.processes import observed_children
-from sonde.adapters.torch.step_numbers import StepNumbers
+from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.core.errors import UsageError
 from sonde.core.finding import Finding
 from sonde.core.interruption import is_interruption

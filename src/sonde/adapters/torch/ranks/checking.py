@@ -28,7 +28,7 @@ from sonde.adapters.torch.ranks.samplers import SamplerCalls
 from sonde.adapters.torch.ranks.sending.job_server import JobServer, starts_server
 from sonde.adapters.torch.ranks.sending.sender import ReportSender
 from sonde.adapters.torch.ranks.step_report import StepReporter
-from sonde.adapters.torch.step_numbers import StepNumbers
+from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.core.errors import UsageError
 from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap

@@ -33,7 +33,7 @@ from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.step_record import GradScaling, ReplayProblem
 from sonde.adapters.torch.replay.storage import collect_step
 from sonde.adapters.torch.step_dump.writing import StepWriting
-from sonde.adapters.torch.step_numbers import StepNumbers
+from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.capture.config import CaptureConfig
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.finding import Finding

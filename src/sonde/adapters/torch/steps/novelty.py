@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sonde.adapters.torch.dispatch_cost import dispatch_seconds
+from sonde.adapters.torch.steps.dispatch_cost import dispatch_seconds
 from sonde.core.text.problem_line import ProblemLine
 
 _FIRST_STEPS = 4

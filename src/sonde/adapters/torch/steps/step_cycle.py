@@ -15,7 +15,7 @@ from sonde.adapters.torch.eager.observation_switch import ObservationState, Obse
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.listener import ShieldedListener
-from sonde.adapters.torch.novelty import Novelty, Work
+from sonde.adapters.torch.steps.novelty import Novelty, Work
 from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd

@@ -7,9 +7,9 @@ import torch
 from tests.adapters.torch.watching import watch
 from torch import nn
 
-from sonde.adapters.torch import endless_step
 from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach
+from sonde.adapters.torch.steps import endless_step
 
 
 def update_by_hand(times: int) -> None:
