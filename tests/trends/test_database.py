@@ -210,6 +210,29 @@ def test_a_thinned_run_answers_the_same_questions(tmp_path: Path) -> None:
     assert row[7:] == pytest.approx((min(norms), max(norms)), rel=1e-6)
 
 
+@pytest.mark.parametrize("every", [1, 5])
+def test_a_thinned_row_is_the_value_of_all_its_steps_in_a_map(tmp_path: Path, every: int) -> None:
+    training = MadeTraining(steps=300)
+    training.arrays = {step: training.arrays[step] for step in range(0, 300, every)}
+    training.arrays[170]["1.weight"][0, 0] = np.nan
+    directory = write_training(training, tmp_path)
+    full = TrendDatabase(tmp_path).layer_matrix("activation_rms", first=150, last=190)
+    thin(engine.connect(), list_files(directory, "rows")[0])
+    database = TrendDatabase(tmp_path)
+    whole = database.layer_matrix("activation_rms", columns=300)
+    assert whole.layers == full.layers
+    kept = np.s_[:, 160 - 150 : 181 - 150 : every]
+    np.testing.assert_array_equal(whole.values[:, 160:181:every], full.values[kept])
+    arrays = [training.arrays[step][RELU] for step in range(200, 300, every)]
+    greatest = max(np.sqrt(np.square(each).mean()) for each in arrays)
+    zoomed = database.layer_matrix("activation_rms", first=230, last=239)
+    for matrix, columns in ((whole, np.s_[200 : 301 - every]), (zoomed, np.s_[:])):
+        assert matrix.is_known[:, columns].all()
+        assert matrix.values[0, columns] == pytest.approx(greatest, rel=1e-6)
+    (found,) = database.cell_tensors("activation_rms", whole.layers[0], 233, 234)
+    assert (found.op, found.step, found.value) == (RELU, 200, pytest.approx(greatest, rel=1e-6))
+
+
 def test_a_run_that_goes_on_is_asked_again(tmp_path: Path) -> None:
     training = MadeTraining(steps=9)
     ops, writer = open_writer(tmp_path / "rank_0" / "statistics", piece_seconds=0.0, block_steps=4)

@@ -23,6 +23,7 @@ from sonde.trends.views import (
     DERIVED,
     LAYER_STATISTICS,
     cell_rows,
+    last_step,
     layer_cells,
     rank_union,
     value_of,
@@ -96,6 +97,7 @@ class TrendDatabase:
         self._listed: dict[int, tuple[Path, ...]] = {}
         self._columns: frozenset[str] = frozenset()
         self._steps: tuple[int, int] | None = None  # of the files that are listed
+        self._longest: int | None = None  # as well
         engine.confine(self._connection, (path, *statistic_directories(path).values()))
         self.refresh()
 
@@ -129,7 +131,7 @@ class TrendDatabase:
                             f"{self.path}: cannot be read: {_first_line(error)}", slug="dump-file"
                         ) from None
                 else:
-                    self._listed, self._steps = listed, None
+                    self._listed, self._steps, self._longest = listed, None, None
                     return
 
     def _open(self, rows: dict[int, tuple[Path, ...]], ops: dict[int, tuple[Path, ...]]) -> None:
@@ -185,6 +187,15 @@ class TrendDatabase:
                 self._steps = int(found[0]), int(found[1])
             return self._steps
 
+    def _longest_row(self) -> int:
+        """By how much at most the last step that a row stands for is later than its first."""
+        with self._lock:
+            if self._longest is None:
+                sql = f"select max({last_step(self._columns)} - rows.step) from rows"
+                is_thinned = "last_step" in self._columns
+                self._longest = int(self.query(sql).rows[0][0]) if is_thinned else 0
+            return self._longest
+
     def step_count(self, rank: int = 0) -> int:
         """About how many steps of a rank have rows."""
         sql = "select approx_count_distinct(step) from rows where rank = ?"
@@ -226,7 +237,9 @@ class TrendDatabase:
         columns: int = 1000,
         rank: int = 0,
     ) -> LayerMatrix:
-        """A statistic of every layer from step ``first`` to ``last``, in at most ``columns``."""
+        """A statistic of every layer from step ``first`` to ``last``, in at most ``columns``. A
+        thinned row is the value of all steps that it stands for and that have no row of their
+        own."""
         self._refuse_unknown(statistic, LAYER_STATISTICS)
         bounds = self.steps()
         start = bounds[0] if first is None else first
@@ -237,13 +250,23 @@ class TrendDatabase:
         ).rows
         places = np.array([row[0] for row in names], np.int64)
         values = np.full((len(names), max((end - start) // width + 1, 0)), -np.inf)
+        thinned = values.copy() if self._longest_row() else values[:, :0]
         cells = layer_cells(LAYER_STATISTICS[statistic], self._columns)
-        for part in self._parts(start, end, rank):
+        for part in self._parts(start - self._longest_row(), end, rank):
             with self._lock:
-                found = self._execute(cells, (rank, *part)).fetchnumpy()
-            cell = np.searchsorted(places, found["number"]), (found["step"] - start) // width
+                found = self._execute(cells, (rank, *part, start)).fetchnumpy()
+            rows = np.searchsorted(places, found["number"])
+            column = (found["step"] - start) // width
+            numbers = _filled(found["value"])
+            if thinned.size:
+                last = (np.minimum(found["last_step"], end) - start) // width
+                _fill_between(thinned, rows, column, np.asarray(last, np.int64), numbers)
+                inside = column >= 0
+                rows, column, numbers = rows[inside], column[inside], numbers[inside]
             # NaN is greater than every number. DuckDB would take several times as long to group.
-            np.maximum.at(values, cell, _filled(found["value"]))
+            np.maximum.at(values, (rows, column), numbers)
+        if thinned.size:
+            values = np.where(values == -np.inf, thinned, values)
         is_known = values != -np.inf
         values[~is_known] = np.nan
         rows = np.flatnonzero(is_known.any(axis=1))
@@ -285,7 +308,7 @@ class TrendDatabase:
         value of each, the greatest first."""
         self._refuse_unknown(statistic, LAYER_STATISTICS)
         sql = cell_rows(LAYER_STATISTICS[statistic], self._columns)
-        found = self.query(f"{sql} limit {most}", (rank, layer, first, last)).rows
+        found = self.query(f"{sql} limit {most}", (rank, layer, last, first)).rows
         return [CellTensor(*row) for row in found]
 
     def signals(self, rank: int = 0) -> dict[str, StepSeries]:
@@ -328,6 +351,21 @@ def _series(rows: Sequence[tuple[Any, ...]]) -> StepSeries:
     steps = np.array([row[0] for row in rows], np.int64)
     numbers = np.array([row[1:] for row in rows], np.float64).reshape(-1, 3)
     return StepSeries(steps, numbers[:, 0], numbers[:, 1], numbers[:, 2])
+
+
+def _fill_between(
+    cells: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    values: NDArray[np.float64],
+) -> None:
+    """Raise the cells from column ``first`` to ``last`` of each row to its value."""
+    first = np.maximum(first, 0)
+    counts = last - first + 1
+    ends = np.cumsum(counts)
+    columns = np.arange(counts.sum()) + np.repeat(first - (ends - counts), counts)
+    np.maximum.at(cells, (np.repeat(rows, counts), columns), np.repeat(values, counts))
 
 
 def _filled(values: NDArray[np.float64]) -> NDArray[np.float64]:

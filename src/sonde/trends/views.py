@@ -210,6 +210,10 @@ class LayerStatistic:
         """The value of a row, of ``rows`` joined with ``ops``."""
         return value_of(self.value, columns)
 
+    def greatest_of_rows(self, columns: Collection[str]) -> str:
+        """The same, but for the greatest value of a thinned row where the greatest is meant."""
+        return value_of(self.value, columns, "_high" if self.is_maximum else "")
+
     def is_recorded(self, columns: Collection[str]) -> bool:
         """Whether the rows have what the value is computed from."""
         return "null::double" not in self.of_rows(columns)
@@ -259,31 +263,45 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
 
 
 def layer_cells(statistic: LayerStatistic, columns: Collection[str]) -> str:
-    """A query for one statistic of all layers of a rank between two steps (three arguments): by
-    ``number`` of the layer and ``step`` values of which the greatest is meant, without nulls."""
-    value = statistic.of_rows(columns)
+    """A query for one statistic of all layers of a rank (arguments: rank, the least and the
+    greatest step of a row, the least of its last step): by ``number`` of the layer, ``step`` and
+    ``last_step`` values of which the greatest is meant, without nulls."""
+    value = statistic.greatest_of_rows(columns)
+    last = last_step(columns)
     source = (
         "from rows join layer_ops as ops on rows.rank = ops.rank and rows.op = ops.id "
-        f"where rows.rank = ? and rows.step between ? and ? and {statistic.ops}"
+        f"where rows.rank = ? and rows.step between ? and ? and {last} >= ? and {statistic.ops}"
     )
     if statistic.is_maximum:
-        found = f"select number, rows.step, {value} as value {source}"
+        found = f"select number, rows.step, {last} as last_step, {value} as value {source}"
     else:
         total = statistic.total.format(f"({value})")
-        found = f"select number, rows.step, {total} as value {source} group by all"
-    return f"select number, step, value::double as value from ({found}) where value is not null"
+        found = (
+            f"select number, rows.step, max({last}) as last_step, {total} as value {source} "
+            "group by number, rows.step"
+        )
+    return (
+        "select number, step, last_step, value::double as value "
+        f"from ({found}) where value is not null"
+    )
+
+
+def last_step(columns: Collection[str]) -> str:
+    """The last step that a row stands for: a thinned one stands for several."""
+    return "coalesce(rows.last_step, rows.step)" if "last_step" in columns else "rows.step"
 
 
 def cell_rows(statistic: LayerStatistic, columns: Collection[str]) -> str:
-    """A query for the tensors of a cell (arguments: rank, layer, first and last step): the step in
+    """A query for the tensors of a cell (arguments: rank, layer, last and first step): the step in
     which each is greatest, and its value there; NaN first."""
-    value = f"({statistic.of_rows(columns)})::double"
+    value = f"({statistic.greatest_of_rows(columns)})::double"
     return (
         f"select ops.name, ops.type, ops.phase, ops.io, ops.slot, arg_max(rows.step, {value}), "
         f"max({value}) as value from rows join ops on rows.rank = ops.rank and rows.op = ops.id "
         "join layer_ops as parts on parts.rank = ops.rank and parts.id = ops.id "
-        "where rows.rank = ? and parts.layer = ? and rows.step between ? and ? "
-        f"and {statistic.ops} group by all order by value desc nulls last, ops.name"
+        "where rows.rank = ? and parts.layer = ? and rows.step <= ? "
+        f"and {last_step(columns)} >= ? and {statistic.ops} group by all "
+        "order by value desc nulls last, ops.name"
     )
 
 

@@ -57,8 +57,8 @@ def thin(
 ) -> StoreFile:
     """Keep, of each op and each ``bucket`` steps, the median of every statistic, its least
     (``..._low``) and its greatest value (``..._high``); ``steps`` says how many steps a row stands
-    for. Steps around a first NaN or Inf of any op, and around the steps that ``triggered``, stay as
-    they are, with ``steps`` 1."""
+    for, ``last_step`` which is the last of them. Steps around a first NaN or Inf of any op, and
+    around the steps that ``triggered``, stay as they are, with ``steps`` 1."""
     source = files_of([file.path])
     names = _columns(connection, source)
     marked = _marked(source, names, [step for step in triggered if _is_near(step, file)])
@@ -157,7 +157,8 @@ def _thinned_query(names: Sequence[str], bucket: int) -> str:
                 f"max({name}) as {name}_high",
             ]
     return (
-        f"select {', '.join(plain)}, 1 as steps from thinned_rows where is_kept union all "
-        f"select {', '.join(thinned)}, count(*)::integer as steps from thinned_rows "
-        f"where not is_kept group by op, step // {bucket} order by op, step"
+        f"select {', '.join(plain)}, 1 as steps, step as last_step from "
+        f"thinned_rows where is_kept union all "
+        f"select {', '.join(thinned)}, count(*)::integer as steps, max(step) as last_step "
+        f"from thinned_rows where not is_kept group by op, step // {bucket} order by op, step"
     )
