@@ -146,6 +146,21 @@ bool Engine::submit_rename(std::string_view from, std::string_view to,
     return true;
 }
 
+bool Engine::submit_remove(std::string_view directory, std::vector<Token>& finished) {
+    auto job = std::make_unique<Job>();
+    job->kind = Kind::remove;
+    job->from = without_slash(directory);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    finished.swap(finished_);
+    if (!has_room(0)) return false;
+    // For jobs submitted from now on, the path is whatever is there after the removal.
+    forget_below(job->from);
+    last_directory_.reset();
+    enqueue(std::move(job));
+    if (idle_ > 0) work_.notify_one();
+    return true;
+}
+
 void Engine::place(std::string_view path, Job& job) {
     const std::size_t slash = path.rfind('/');
     auto target = std::allocate_shared<Target>(
@@ -328,20 +343,19 @@ void Engine::work() {
     }
 }
 
-// The next job that may run now, or null. Renames run alone: after all that was submitted before
-// them, before all that was submitted after.
+// The next job that may run now, or null.
 Job* Engine::next() {
     if (!released_.empty()) {
         Job* job = released_.front();
         released_.pop_front();
         return job;
     }
-    while (!queue_.empty() && !renaming_) {
+    while (!queue_.empty() && !is_barrier_running_) {
         Job* job = queue_.front();
-        if (job->kind == Kind::rename) {
+        if (job->is_barrier()) {
             if (oldest_pending_ != job->number) return nullptr;
             queue_.pop_front();
-            renaming_ = true;
+            is_barrier_running_ = true;
             return job;
         }
         queue_.pop_front();
@@ -376,6 +390,10 @@ Failure Engine::run(const Job& job, const FileMaker& maker) {
             const int error = move_directory(job.from, job.to);
             return error == 0 ? Failure{} : Failure{error, job.from};
         }
+        if (job.kind == Kind::remove) {
+            remove_directory(job.from);
+            return {};
+        }
         const std::string& directory = job.target->directory->current();
         const std::string name(job.target->name);
         Span body = job.body;
@@ -399,9 +417,9 @@ void Engine::complete(Job* job) {
     for (Job* later : job->after) {
         if (--later->waits_for == 0) released_.push_back(later);
     }
-    if (job->kind == Kind::rename) {
+    if (job->is_barrier()) {
         for (const Move& move : job->moves) move.from->moved_to = move.to;
-        renaming_ = false;
+        is_barrier_running_ = false;
         work_.notify_all();
     } else {
         const auto last = started_.find(job->path_hash);

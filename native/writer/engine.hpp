@@ -73,7 +73,7 @@ struct Move {
     std::shared_ptr<const Directory> to;
 };
 
-enum class Kind : std::uint8_t { file, link, rename };
+enum class Kind : std::uint8_t { file, link, rename, remove };
 
 struct Job {
     Kind kind;
@@ -90,12 +90,14 @@ struct Job {
     JobNumber source = 0;  // of a link
     std::shared_ptr<const Target> source_target;
 
-    std::string from, to;  // of a rename
+    std::string from, to;  // of a rename; `from` also of a removal
     std::vector<Move> moves;
 
     std::vector<Job*> after;  // wait for this one
     unsigned waits_for = 0;
 
+    // A barrier runs alone: after all that was submitted before it, before all after it.
+    bool is_barrier() const { return kind == Kind::rename || kind == Kind::remove; }
     std::size_t bytes() const { return head.size() + body.size; }
 };
 
@@ -132,6 +134,7 @@ public:
                      std::vector<Token>& finished);
     Linked submit_link(JobNumber source, std::string_view path, std::vector<Token>& finished);
     bool submit_rename(std::string_view from, std::string_view to, std::vector<Token>& finished);
+    bool submit_remove(std::string_view directory, std::vector<Token>& finished);
 
     // Waits at most for the slice, so that the caller can handle signals; true if the condition has
     // become true.
@@ -190,7 +193,7 @@ private:
     unsigned idle_ = 0;
     unsigned waiters_ = 0;
     bool stopping_ = false;
-    bool renaming_ = false;
+    bool is_barrier_running_ = false;
 
     std::deque<Job*> queue_;     // in order of submission; not examined yet
     std::deque<Job*> released_;  // waited for another job, and need not any more

@@ -304,4 +304,9 @@ int move_directory(const std::string& from, const std::string& to) {
     return occupied ? merge_directory(from, to) : errno;
 }
 
+void remove_directory(const std::string& path) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+}
+
 }  // namespace sonde

@@ -62,4 +62,7 @@ private:
 // old one moves into it (replacing files of the same name) and the old one is removed.
 int move_directory(const std::string& from, const std::string& to);
 
+// Removes a directory with all in it, as far as that is possible. Links are not followed.
+void remove_directory(const std::string& path);
+
 }  // namespace sonde

@@ -120,6 +120,8 @@ PyMethodDef writer_methods[] = {
     {"link", method(shielded<writer_link>), METH_FASTCALL, "link(job, path, /) -> bool"},
     {"barrier_rename", method(shielded<writer_barrier_rename>), METH_FASTCALL,
      "barrier_rename(old_directory, new_directory, /) -> None"},
+    {"barrier_remove", method(shielded<writer_barrier_remove>), METH_FASTCALL,
+     "barrier_remove(directory, /) -> None"},
     {"own", writer_own, METH_O, "own(job, /) -> None"},
     {"wait", writer_wait, METH_O, "wait(job, /) -> None"},
     {"wait_all", method(writer_wait_all), METH_VARARGS | METH_KEYWORDS,

@@ -145,21 +145,39 @@ PyObject* writer_link(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     }
 }
 
+// Queues a barrier, waiting for room; null with an exception set if a signal handler raised.
+template <typename Submit>
+PyObject* queue_barrier(const Writer* writer, Submit&& submit) {
+    Engine& engine = *writer->engine;
+    while (!engine.inert()) {
+        std::vector<Token> finished;
+        const bool queued = submit(engine, finished);
+        release(finished);
+        if (queued) break;
+        if (!wait_for_room(writer, 0) && PyErr_Occurred()) return nullptr;
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject* writer_barrier_rename(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     Writer* writer = cast(self);
     if (!check_count("barrier_rename", count, 2) || !check_open(writer)) return nullptr;
     Path from;
     Path to;
     if (!from.set(args[0]) || !to.set(args[1])) return nullptr;
-    Engine& engine = *writer->engine;
-    while (!engine.inert()) {
-        std::vector<Token> finished;
-        const bool queued = engine.submit_rename(from.get(), to.get(), finished);
-        release(finished);
-        if (queued) break;
-        if (!wait_for_room(writer, 0) && PyErr_Occurred()) return nullptr;
-    }
-    Py_RETURN_NONE;
+    return queue_barrier(writer, [&](Engine& engine, std::vector<Token>& finished) {
+        return engine.submit_rename(from.get(), to.get(), finished);
+    });
+}
+
+PyObject* writer_barrier_remove(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    Writer* writer = cast(self);
+    if (!check_count("barrier_remove", count, 1) || !check_open(writer)) return nullptr;
+    Path directory;
+    if (!directory.set(args[0])) return nullptr;
+    return queue_barrier(writer, [&](Engine& engine, std::vector<Token>& finished) {
+        return engine.submit_remove(directory.get(), finished);
+    });
 }
 
 }  // namespace sonde

@@ -92,6 +92,11 @@ void submit_steps(Engine& engine, const std::string& root, int submitter) {
         release(finished);
         engine.submit_link(number, place + "/late", finished);
         release(finished);
+        const std::string dropped = root + "/dropped-" + name;
+        fs::create_directories(dropped);
+        write(engine, dropped + "/file", value);
+        engine.submit_remove(dropped, finished);
+        release(finished);
         if (step % 5 == 0) engine.wait_for(number, kSlice);
     }
 }

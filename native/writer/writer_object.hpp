@@ -79,6 +79,7 @@ PyObject* writer_write_strided(PyObject* self, PyObject* const* args, Py_ssize_t
 PyObject* writer_write_text(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_link(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_barrier_rename(PyObject* self, PyObject* const* args, Py_ssize_t count);
+PyObject* writer_barrier_remove(PyObject* self, PyObject* const* args, Py_ssize_t count);
 
 // waiting.cpp: functions that wait for jobs in the queue
 PyObject* writer_own(PyObject* self, PyObject* value);

@@ -10,7 +10,8 @@ import gc
 import random
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -178,18 +179,94 @@ def test_a_tracer_that_raises_inside_sonde_reaches_the_program(matcher: str) -> 
         if frame.f_code.co_name == "_before_op":
             raise ProgramTimeoutError("traced")
 
-    before = sys.gettrace()
     with watch() as seen:
-        sys.settrace(tracer)
-        try:
-            with pytest.raises(ProgramTimeoutError):
-                step()
-        finally:
-            sys.settrace(before)
+        with traced(tracer), pytest.raises(ProgramTimeoutError):
+            step()
         step()
         step()
     assert [report.endswith("[step-dropped]") for report in seen.reports] == [True]
     assert seen.steps
+
+
+@pytest.mark.parametrize("calls", range(0, 40, 3))
+def test_no_exception_is_lost_while_the_files_of_a_step_are_dropped(
+    calls: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ops = 0
+    left = calls
+
+    def in_op(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal ops
+        ops += frame.f_code.co_name == "_before_op"
+        if ops == 10:
+            raise ProgramTimeoutError("in an op, when the step has files")
+
+    def in_drop(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal left
+        if is_inside(frame, "drop_step"):
+            left -= 1
+            if left == -1:
+                raise ProgramTimeoutError("while they are dropped")
+
+    step = make_training()
+    with observed("tensors", tmp_path):
+        with traced(in_op), pytest.raises(ProgramTimeoutError):
+            step()
+        has_reached = False
+        with traced(in_drop):
+            try:
+                step()
+            except ProgramTimeoutError:
+                has_reached = True
+        assert has_reached == (left < 0)
+        for _ in range(3):
+            step()
+    told = capfd.readouterr().err
+    assert "failed" not in told
+    assert "stops here" not in told
+    assert not list(tmp_path.rglob("unfinished"))
+    assert len(list(tmp_path.rglob("*.npy"))) > 100
+
+
+def is_inside(frame: FrameType | None, function: str) -> bool:
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
+
+
+@contextmanager
+def traced(tracer: Callable[[FrameType, str, object], None]) -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ops_of_a_signal_handler_between_two_steps_belong_to_none(
+    mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calls = 0
+
+    def tracer(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        if frame.f_code.co_name == "begin_step":
+            calls += 1
+            torch.ones(3).add_(1).sum()
+
+    step = make_training()
+    with observed(mode, tmp_path):
+        for _ in range(3):
+            step()
+        with traced(tracer):
+            step()
+        step()
+    assert calls > 1
+    told = capfd.readouterr().err
+    assert "failed" not in told
+    assert "stops here" not in told
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -91,7 +91,7 @@ def test_a_job_too_old_cannot_be_linked(
     assert names_in(elsewhere) == ["also in time", "first", "in time", "second"]
 
 
-# ---------------------------------------------------------------- renames
+# ---------------------------------------------------------------- renames and removals
 
 
 def test_a_rename_comes_between_what_is_queued_before_and_after(
@@ -117,6 +117,34 @@ def test_a_rename_comes_between_what_is_queued_before_and_after(
         assert all((place / name).stat().st_size == 300_000 for name in names_in(place))
         assert (place / "link").samefile(place / "0")
         assert (place / "later link").samefile(place / "1")
+
+
+def test_a_removal_comes_between_what_is_queued_before_and_after(
+    opened: Open, tmp_path: Path
+) -> None:
+    writer = opened(3, GIGABYTE)
+    payload = Payload(b"x" * 300_000)
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"kept")
+    growing = tmp_path / "growing"
+    (growing / "inside").mkdir(parents=True)
+    (growing / "a link").symlink_to(kept)
+    (growing / "another").symlink_to(tmp_path)
+    for number in range(15):
+        payload.write(writer, growing / f"{number}")
+        writer.write_text(str(growing / "inside" / f"{number}"), b"text")
+    writer.barrier_remove(f"{growing}/")
+    writer.barrier_remove(str(tmp_path / "nothing"))
+    writer.wait_all()
+    assert writer.error is None
+    assert names_in(tmp_path) == ["kept"]
+    growing.mkdir()
+    job = payload.write(writer, growing / "later")
+    writer.barrier_rename(str(growing), str(tmp_path / "place"))
+    writer.link(job, str(tmp_path / "place" / "link"))
+    writer.wait_all()
+    assert writer.error is None
+    assert names_in(tmp_path / "place") == ["later", "link"]
 
 
 def test_renaming_to_a_directory_that_exists_merges_the_two(opened: Open, tmp_path: Path) -> None:

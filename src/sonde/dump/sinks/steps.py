@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -191,8 +190,7 @@ class StepFiles(Sink):
         """Remove the running step's directory."""
         self.running = Written()
         if self._directory is not None:
-            self._writer.wait_all()
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._writer.barrier_remove(str(self._directory))
             self._directory = None
 
     def close(self) -> None:

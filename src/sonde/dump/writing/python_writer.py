@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sonde.core.files.atomic_file import partial_path, replace_file
+from sonde.core.interruption import start_thread
 from sonde.dump.writing import writer
 from sonde.dump.writing.directory_tree import Directory, DirectoryTree
 from sonde.kernels import memory
@@ -99,6 +100,12 @@ class PythonWriter:
         with self._lock:
             if self._perform(old, lambda: _move_directory(old, new)):
                 self._directories.move(old, new)
+
+    def barrier_remove(self, directory: str, /) -> None:
+        _check_path(directory)
+        if not self._is_forked():
+            with self._lock:
+                self._perform(directory, lambda: _remove_directory(directory))
 
     def own(self, job: int, /) -> None:
         self.wait(job)
@@ -187,6 +194,17 @@ def _link_file(source: str, path: str) -> None:
             raise
         with open(source, "rb") as original:
             replace_file(Path(path), lambda file: shutil.copyfileobj(original, file))
+
+
+def _remove_directory(path: str) -> None:
+    """Remove a directory and all in it, as far as that is possible.
+
+    ``shutil.rmtree`` takes every exception for a failure of its own, also one of the program's
+    signal handlers, and so it runs in a thread that has no signal handlers.
+    """
+    thread = threading.Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True})
+    start_thread(thread)
+    thread.join()
 
 
 def _move_directory(old: str, new: str) -> None:

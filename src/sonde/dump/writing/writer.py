@@ -22,8 +22,8 @@ class Writer(Protocol):
     """A queue of files and the threads that write them. For use from any thread.
 
     *Order.* A link comes after its file; of two jobs with the same path, the file of the
-    one queued last remains; ``barrier_rename`` comes after everything queued before it and before
-    everything queued later. Apart from that files appear in any order.
+    one queued last remains; ``barrier_rename`` and ``barrier_remove`` come after everything queued
+    before them and before everything queued later. Apart from that files appear in any order.
 
     *Whole files.* A file appears under its name when it is whole, or not at all, also when the
     process is killed. Directories must be there: none is made. Paths are absolute.
@@ -93,6 +93,12 @@ class Writer(Protocol):
         If the new directory exists, the contents of the old one move into it.
         """
 
+    def barrier_remove(self, directory: str, /) -> None:
+        """Queue the removal of a directory and all in it; what cannot be removed stays.
+
+        The files in it must not be linked to any more.
+        """
+
     def own(self, job: int, /) -> None:
         """Return when the memory given to ``write`` may change: the writer then has a copy.
 
@@ -111,7 +117,7 @@ class Writer(Protocol):
         """Return when no job is pending any more.
 
         Meanwhile the waiting thread calls ``progress(pending_jobs, pending_bytes)`` at each
-        interval; jobs are files, links and renames.
+        interval; jobs are files, links, renames and removals.
         """
 
     def close(self) -> None:

@@ -55,10 +55,12 @@ class StepCycle:
             switch.start()
         elif not wanted and switch.is_observing:
             switch.stop()
-        self._observer.is_suspended = not wanted
+        # Ops that a signal handler runs meanwhile belong to no step: the sinks still have the last.
+        self._observer.is_suspended = True
         if wanted:
             self._observer.begin_step()
         self._compiler.begin_step(wanted=wanted)
+        self._observer.is_suspended = not wanted
         self._began = time.perf_counter()
         _log.debug("step %d begins; %s", self._session.step, "observed" if wanted else "not wanted")
 
