@@ -21,7 +21,7 @@ _SLOW = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StepWork:
     """What was done in one step, or until a moment: ops that were learned, ops that were told by
     their call sites, all ops, and the processor time of the thread."""
 
@@ -30,8 +30,8 @@ class Work:
     ops: int = 0
     seconds: float = 0.0
 
-    def since(self, before: Work) -> Work:
-        return Work(
+    def since(self, before: StepWork) -> StepWork:
+        return StepWork(
             self.learned - before.learned,
             self.told - before.told,
             self.ops - before.ops,
@@ -50,11 +50,11 @@ class Novelty:
 
     measure: Callable[[], float] = dispatch_seconds
     _steps: int = 0
-    _known: Work = field(default_factory=Work)
-    _new: list[Work] = field(default_factory=list)
+    _known: StepWork = field(default_factory=StepWork)
+    _new: list[StepWork] = field(default_factory=list)
     _is_judged: bool = False
 
-    def step_ended(self, now: Work) -> str | None:
+    def step_ended(self, now: StepWork) -> str | None:
         """Count a step, after which ``now`` has been done since the start; the line, if it is
         time."""
         self._steps += 1

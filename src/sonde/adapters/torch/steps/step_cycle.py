@@ -15,7 +15,7 @@ from sonde.adapters.torch.eager.observation_switch import ObservationState, Obse
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.listener import ShieldedListener
-from sonde.adapters.torch.steps.novelty import Novelty, Work
+from sonde.adapters.torch.steps.novelty import Novelty, StepWork
 from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
@@ -175,7 +175,7 @@ class StepCycle:
             made = graph() if observer.is_learned else graph
             session.end_step(StepEnd(session.step, made, is_complete, parts))
             line = self._novelty.step_ended(
-                Work(
+                StepWork(
                     self._structures.learned,
                     observer.ops_at_call_sites,
                     observer.ops,
