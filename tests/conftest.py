@@ -13,6 +13,8 @@ from tests.leftovers import ended_on_failure
 # Small tensors, and several tests at a time: one thread is faster than threads that wait for each
 # other. Read when torch is imported, also by the programs that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Two kernels at most are compiled at once: that is not worth processes that import torch again.
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 # The workers of pytest-xdist set the width of a terminal, at which commands would fold their lines.
 os.environ.pop("COLUMNS", None)
 

@@ -66,7 +66,7 @@ def test_under_tls_the_cookie_is_secure_and_only_https_is_the_own_origin(tmp_pat
         assert client.get("/runs")["runs"] == []
         for origin, status in ((address, 200), (address.replace("https", "http"), 403)):
             assert _status(client, address, origin) == status
-        with client._opener.open(f"{address}/?token={server.token}", timeout=30) as opened:
+        with client._opener.open(f"{address}/?token={server.token}", timeout=100) as opened:
             assert "Secure" in opened.headers["set-cookie"]
 
 
@@ -74,7 +74,7 @@ def _status(client: Client, address: str, origin: str) -> int:
     headers = {"Origin": origin, "Authorization": f"Bearer {client._token}"}
     request = Request(f"{address}/api/v1/runs", headers=headers)
     try:
-        with client._opener.open(request, timeout=30) as answer:
+        with client._opener.open(request, timeout=100) as answer:
             status: int = answer.status
     except HTTPError as error:
         with error:

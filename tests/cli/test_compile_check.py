@@ -58,7 +58,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
     )
 
 

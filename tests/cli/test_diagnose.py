@@ -38,7 +38,7 @@ def run(*words: str, cwd: Path, command: str = "diagnose") -> subprocess.Complet
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
     )
 
 
@@ -56,7 +56,7 @@ def test_a_healthy_training_ends_with_0_and_keeps_its_output(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     plain = subprocess.run(
-        [warm_python(), "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200
+        [warm_python(), "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=800
     )
     assert lines[:-1] == plain.stdout.splitlines()
     assert lines[-1] == "no finding in 12 steps"

@@ -98,7 +98,7 @@ class Environment:
     def python(self, *words: str, **environ: str) -> Ended:
         process = self.start(*words, **environ)
         try:
-            out, err = process.communicate(timeout=200)
+            out, err = process.communicate(timeout=800)
         finally:
             process.kill()
         return Ended(process.returncode, out, err)

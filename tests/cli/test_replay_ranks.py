@@ -82,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for rank in range(2)
     ]
-    said = [each.communicate(timeout=300)[1] for each in ranks]
+    said = [each.communicate(timeout=800)[1] for each in ranks]
     assert [each.returncode for each in ranks] == [0, 0], said
     return place
 

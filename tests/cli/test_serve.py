@@ -41,7 +41,7 @@ class Process:
         request.add_header("Authorization", f"Bearer {self.token}")
         for name, value in headers.items():
             request.add_header(name, value)
-        with OPENER.open(request, timeout=30) as answer:
+        with OPENER.open(request, timeout=100) as answer:
             data: bytes = answer.read()
         return data
 
@@ -65,7 +65,7 @@ def serving(runtime: Path, *words: str, env: dict[str, str] | None = None) -> It
         yield Process(popen, page[1], unquote(page[2]), int(ranks[1]))
     finally:
         popen.terminate()
-        popen.communicate(timeout=30)
+        popen.communicate(timeout=100)
 
 
 def test_the_server_prints_its_address_and_ends_on_a_signal(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_token_may_have_any_characters(
         state = json.loads(next((tmp_path / "sonde-servers").glob("*.json")).read_text())
         said = ServerState.of("127.0.0.1", state["port"], None, token).address
         opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
-        assert opener.open(said, timeout=30).status == 200  # By the cookie, after a redirect.
+        assert opener.open(said, timeout=100).status == 200  # By the cookie, after a redirect.
     assert main(["serve", "--port", "0", "--token", "two words"]) == 2
     assert "without spaces [usage]" in capsys.readouterr().err
 

@@ -63,7 +63,7 @@ def run(text: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     shown = ended.stdout.replace(str(folder), FOLDER)
     for pattern, instead in DIFFERS:

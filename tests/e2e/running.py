@@ -25,7 +25,7 @@ def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         [warm_python(), *words],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         env=environment(**more),
         check=False,
     )

@@ -16,7 +16,9 @@ LAUNCH = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backen
 def launched(*words: str) -> tuple[list[str], str]:
     """The lines that the ranks print, sorted, and what is said on stderr."""
     for _ in range(4):
-        ended = run(*LAUNCH, "--rdzv-endpoint", "localhost:0", *words)
+        # With the compiler's own processes, as outside of tests.
+        more = {"TORCHINDUCTOR_COMPILE_THREADS": "2"}
+        ended = run(*LAUNCH, "--rdzv-endpoint", "localhost:0", *words, **more)
         if ended.returncode == 0:
             return sorted(ended.stdout.splitlines()), ended.stderr
         # Bare, too, gloo's threads abort now and then when a process ends.

@@ -17,7 +17,7 @@ from tests.e2e.debugged import Process, in_state, look, picture
 from sonde.testing.sample_values import SAMPLE_TOKEN
 
 # A browser on a busy machine is late now and then; a second try is reported as one.
-pytestmark = [pytest.mark.flaky(reruns=2), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.flaky(reruns=2), pytest.mark.timeout(900)]
 
 IMAGES = ROOT / "docs" / "images"
 

@@ -62,7 +62,7 @@ def run(
         env={**os.environ, **OFFLINE, **(variables or {})},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 

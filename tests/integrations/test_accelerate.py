@@ -49,7 +49,7 @@ def started(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **OFFLINE},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
 
 

@@ -25,7 +25,7 @@ def test_the_page_has_the_signals_of_every_rank_and_the_captured_steps(tmp_path:
         env={**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "True"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
     )
     (line,) = [each for each in ended.stdout.splitlines() if each.startswith('{"page"')]
     page = json.loads(line)["page"]

@@ -37,7 +37,7 @@ def sonde_profile(program: str, out: Path, *options: str) -> subprocess.Complete
         ],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=800,
         env=environment,
     )
 

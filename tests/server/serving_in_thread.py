@@ -63,7 +63,7 @@ class Server:
         for name, value in headers.items():
             request.add_header(name.replace("_", "-"), value)
         try:
-            with OPENER.open(request, timeout=30) as answer:
+            with OPENER.open(request, timeout=100) as answer:
                 return answer.status, dict(answer.headers), answer.read()
         except HTTPError as error:
             return error.code, dict(error.headers), error.read()

@@ -27,7 +27,7 @@ def started(directory: Path, *words: str) -> subprocess.Popen[str]:
 def tuned(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The same, to its end."""
     process = started(directory, *words)
-    output, errors = process.communicate(timeout=240)
+    output, errors = process.communicate(timeout=800)
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 

@@ -52,7 +52,7 @@ class Slow(type):
 
     def __subclasscheck__(cls, other: type) -> bool:
         Slow.go_on.set()
-        Slow.ended.wait(timeout=5)
+        Slow.ended.wait(timeout=100)
         return super().__subclasscheck__(other)
 
 
@@ -68,7 +68,7 @@ def test_a_tuple_that_another_thread_builds_is_not_disturbed() -> None:
     def numbers() -> Iterator[int]:
         yield 0
         begun.set()
-        Slow.go_on.wait(timeout=5)
+        Slow.go_on.wait(timeout=100)
         yield 1
 
     def build() -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def test_a_tuple_that_another_thread_builds_is_not_disturbed() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         built = pool.submit(build)
-        assert begun.wait(timeout=5)
+        assert begun.wait(timeout=100)
         assert living_objects(Sought) == [held]
         Slow.go_on.set()
-        assert built.result(timeout=5) == (0, 1)
+        assert built.result(timeout=100) == (0, 1)

@@ -66,7 +66,7 @@ def test_a_program_has_one_document_and_its_exit_code(
     command: str, words: str, codes: tuple[int, ...], place: Path
 ) -> None:
     done = subprocess.run(
-        command_of(command, words, place), cwd=place, capture_output=True, text=True, timeout=250
+        command_of(command, words, place), cwd=place, capture_output=True, text=True, timeout=800
     )
     assert done.returncode in codes, done.stderr
     document = validated(command, done.stdout)

@@ -48,7 +48,7 @@ def execute(cells: Sequence[str], folder: Path) -> list[Shown]:
     try:
         client = nbclient.NotebookClient(
             book,
-            timeout=250,
+            timeout=800,
             kernel_name="python3",
             allow_errors=True,
             resources={"metadata": {"path": str(folder)}},

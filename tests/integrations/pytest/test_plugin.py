@@ -202,7 +202,7 @@ def test_the_github_action_uploads_findings_with_source_lines(tmp_path: Path) ->
     (upload,) = [step["with"] for step in job["steps"] if "sarif" in step.get("uses", "")]
     shutil.copytree(ACTION.parent, tmp_path / "examples")
     ended = subprocess.run(
-        [warm_python(), "-m", *diagnosis], cwd=tmp_path, capture_output=True, text=True, timeout=280
+        [warm_python(), "-m", *diagnosis], cwd=tmp_path, capture_output=True, text=True, timeout=800
     )
     assert ended.returncode == 1, ended.stderr
     (run,) = json.loads((tmp_path / upload["sarif_file"]).read_text())["runs"]

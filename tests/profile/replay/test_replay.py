@@ -115,7 +115,7 @@ class Slow(Dataset[torch.Tensor]):
         return torch.zeros(1)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_more_workers_bring_batches_faster() -> None:
     loader = LoaderParts.of(DataLoader(Slow(), batch_size=4))
     one = replay_loader(loader, 1, budget_seconds=0.4)
@@ -125,7 +125,7 @@ def test_more_workers_bring_batches_faster() -> None:
     assert three < one
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_the_slow_line_of_a_dataset_is_found_in_a_child() -> None:
     places = Places(lambda file: file == __file__)
     loader = LoaderParts.of(DataLoader(Slow(), batch_size=4))
@@ -140,7 +140,7 @@ def _stacked_slowly(samples: list[Any]) -> torch.Tensor:
     return torch.stack([each[0] for each in samples])
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_the_slow_line_of_a_collate_function_is_found_and_no_other_line() -> None:
     places = Places(lambda file: file == __file__)
     data = TensorDataset(torch.ones(64, 2))

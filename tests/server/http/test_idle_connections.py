@@ -26,7 +26,7 @@ def crowd(port: int, beginning: bytes, count: int) -> Iterator[list[socket.socke
     found: list[socket.socket] = []
     try:
         for _ in range(count):
-            found.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            found.append(socket.create_connection(("127.0.0.1", port), timeout=100))
             found[-1].sendall(beginning)
         yield found
     finally:

@@ -172,7 +172,7 @@ def test_events_are_as_they_are_described(server: Server) -> None:
     address = f"ws://127.0.0.1:{server.port}/api/v1/events"
     with connect(address, additional_headers=headers) as socket:
         server.post(f"/runs/{LIVE}/watchpoints", DRAFT)
-        event = json.loads(socket.recv(timeout=20))
+        event = json.loads(socket.recv(timeout=100))
     assert Schemas(described).problems(event, {"$ref": "#/components/schemas/Event"}) == []
     assert event["run"] == LIVE
 

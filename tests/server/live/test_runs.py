@@ -121,7 +121,7 @@ def test_several_runs_ranks_and_browsers_share_a_server(server: Server) -> None:
         for browser in browsers:
             seen: set[str] = set()
             while "two" not in seen:
-                event = json.loads(browser.recv(timeout=20))
+                event = json.loads(browser.recv(timeout=100))
                 assert event["revision"] > 0
                 seen.add(event["run"])
     runs = {run["id"]: run for run in server.get("/runs")["runs"]}

@@ -299,14 +299,14 @@ class TestAtomicity:
         weight = torch.ones(1000)
         future = save_checkpoint_async({"w": weight}, tmp_path / "a.ckpt")
         weight.zero_()
-        path = future.result(timeout=30)
+        path = future.result(timeout=100)
         assert torch.equal(load_checkpoint(path)["w"], torch.ones(1000))
 
     def test_an_asynchronous_failure_is_raised_by_the_future(self, tmp_path: Path) -> None:
         (tmp_path / "in the way").write_text("")
         future = save_checkpoint_async({"w": torch.ones(1)}, tmp_path / "in the way" / "a.ckpt")
         with pytest.raises(OSError, match="in the way"):
-            future.result(timeout=30)
+            future.result(timeout=100)
 
     def test_two_threads_saving_one_name_leave_one_whole_file(self, tmp_path: Path) -> None:
         def save(value: float) -> None:

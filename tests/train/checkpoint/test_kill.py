@@ -35,7 +35,7 @@ def test_the_newest_checkpoint_loads_after_every_kill(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

@@ -29,7 +29,7 @@ def share(directory: Path, url: str, *options: str) -> None:
     with meeting(2) as attend:
         configured(directory, attend + QUADRATIC, *SPACE)
         searches = [started(directory, *words) for _ in range(2)]
-        results = [(*one.communicate(timeout=200), one.returncode) for one in searches]
+        results = [(*one.communicate(timeout=800), one.returncode) for one in searches]
     assert [code for _, _, code in results] == [0, 0], results
     study = load_study(url, None)
     done = [one for one in study.trials if counts(one)]

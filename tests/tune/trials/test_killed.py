@@ -67,7 +67,7 @@ def test_a_search_killed_twenty_times_loses_no_finished_trial(tmp_path: Path) ->
 
     configured(tmp_path, QUADRATIC, *RANDOM_X)
     output = subprocess.check_output(
-        [PYTHON, "-c", DRIVER], cwd=tmp_path, env=ENVIRONMENT, text=True, timeout=240
+        [PYTHON, "-c", DRIVER], cwd=tmp_path, env=ENVIRONMENT, text=True, timeout=800
     )
     result = json.loads(output)
     assert result["lost"] == []

@@ -28,7 +28,7 @@ def _run(world: int, directory: Path, *more: str) -> Results:
         subprocess.Popen([*command, str(rank), str(world), str(directory), *more], env=environ)
         for rank in range(world)
     ]
-    codes = [each.wait(timeout=300) for each in processes]
+    codes = [each.wait(timeout=800) for each in processes]
     assert codes == [0] * world
     found: Results = {}
     for path in sorted(directory.glob("*.pickle")):

@@ -79,7 +79,7 @@ def test_a_rank_of_ddp_repeats_its_step_alone(tmp_path: Path) -> None:
     path = tmp_path / "found.json"
     module = "tests.adapters.torch.replay.ddp_ranks"
     command = [sys.executable, "-W", "ignore", "-m", module, port, str(path)]
-    subprocess.run(command, check=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run(command, check=True, timeout=800, env={**os.environ, "OMP_NUM_THREADS": "1"})
     found: dict[str, Any] = loads(path.read_text())
     assert found["errors"] == []
     assert found["same"]

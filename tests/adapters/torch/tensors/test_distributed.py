@@ -29,7 +29,7 @@ def run(*words: str) -> tuple[list[str], str]:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=True,
     )
     return sorted(done.stdout.splitlines()), done.stderr
@@ -109,7 +109,7 @@ def test_a_dump_has_the_values_of_a_distributed_tensor_before_the_next_write(
     script = tmp_path / "writes.py"
     script.write_text(WRITES)
     words = [warm_python(), "-m", "sonde", "run", "--dump-to", str(tmp_path / "d"), str(script)]
-    subprocess.run(words, check=True, capture_output=True, timeout=240)
+    subprocess.run(words, check=True, capture_output=True, timeout=800)
     sums = {
         record.key.op.rpartition("/")[2]: set(record.numpy().reshape(-1).tolist())
         for record in Dump(tmp_path / "d").tensors(step=0)

@@ -52,7 +52,7 @@ def test_a_training_with_little_address_space_left_ends_as_without_sonde(tmp_pat
     outputs = []
     for where in ("bare", str(tmp_path)):
         done = subprocess.run(
-            [sys.executable, "-c", TRAINING, where], capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", TRAINING, where], capture_output=True, text=True, timeout=800
         )
         assert done.returncode == 0, done.stderr
         assert all(line.startswith("sonde: dumped ") for line in done.stderr.splitlines())

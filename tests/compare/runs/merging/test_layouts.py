@@ -43,7 +43,7 @@ def dumped(
         )
         for rank in range(ranks)
     ]
-    ended = [process.communicate(timeout=240)[0] for process in started]
+    ended = [process.communicate(timeout=800)[0] for process in started]
     assert all(process.returncode == 0 for process in started), ended
     return Dump(place)
 
