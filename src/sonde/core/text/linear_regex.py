@@ -107,15 +107,18 @@ class _Automaton:
 
     def matches(self, text: str) -> bool:
         cache = self.cache
+        moves = cache.moves
         here = cache.number(frozenset((self._start,)), _START)
         for letter in text:
-            found = cache.moves.get((here, letter))
+            found = moves[here].get(letter)
             if found is None:
                 if cache.is_full:
                     states, before = cache.states[here]
                     cache = self.cache = _Cache()
+                    moves = cache.moves
                     here = cache.number(states, before)
-                found = cache.moves[here, letter] = self._move(cache, here, letter)
+                found = self._move(cache, here, letter)
+                cache.remember(here, letter, found)
             if found == _DEAD:
                 return False
             here = found
@@ -153,24 +156,30 @@ class _Cache:
     """
 
     def __init__(self) -> None:
-        self.moves: dict[tuple[int, str], int] = {}
+        self.moves: dict[int, dict[str, int]] = {}
         self.ends: dict[int, bool] = {}
         self.states: dict[int, tuple[frozenset[int], str]] = {}
         self._numbers: dict[tuple[frozenset[int], str], int] = {}
         self._next = count()
-        self._places = 0
+        self._remembered = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self.moves) + self._places > _MOST_REMEMBERED
+        return self._remembered > _MOST_REMEMBERED
+
+    def remember(self, here: int, letter: str, found: int) -> None:
+        """That ``letter`` leads from one state to another."""
+        self.moves[here][letter] = found
+        self._remembered += 1
 
     def number(self, states: frozenset[int], before: str) -> int:
         known = self._numbers.get((states, before))
         if known is None:
             known = next(self._next)
             self.states[known] = states, before
+            self.moves[known] = {}
             self._numbers[states, before] = known
-            self._places += len(states)
+            self._remembered += len(states)
         return known
 
 

@@ -17,11 +17,15 @@ _MOUNTED = Path("/sys/fs/cgroup")
 # The fields of statm that the limits are about.
 _LIMITED = ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5))
 _LITTLE = 64 * 1024 * 1024
+# So few waiting bytes take nothing from the training, and asking takes longer than writing them.
+_NEGLIGIBLE = 1024 * 1024
 _SHARE = 4
 
 
 def is_scarce(pending_bytes: int) -> bool:
     """Whether so many waiting bytes are too many for what is left: no more may wait then."""
+    if pending_bytes < _NEGLIGIBLE:
+        return False
     left = left_bytes()
     return left is not None and left < max(_LITTLE, _SHARE * pending_bytes)
 

@@ -68,7 +68,8 @@ def test_memory_is_scarce_when_little_is_left_or_much_waits(
         (None, 2**40, False),
         (2**30, 2**20, False),
         (2**30, 2**29, True),
-        (2**24, 0, True),
+        (2**24, 2**20, True),
+        (2**24, 2**19, False),  # So few bytes take nothing from the training.
     ):
         monkeypatch.setattr(free_memory, "left_bytes", lambda left=left: left)
         assert free_memory.is_scarce(waiting) is scarce
