@@ -20,6 +20,7 @@ from types import CodeType
 from torch import nn
 
 from sonde.adapters.torch.calling_line import is_program, source_of
+from sonde.adapters.torch.diagnosis.element_count import element_count
 from sonde.adapters.torch.diagnosis.probes.restoring import put_back
 from sonde.core.graph import Source
 
@@ -39,7 +40,7 @@ def own_train(module: nn.Module) -> CodeType | None:
 def frozen_by_train(module: nn.Module) -> list[str]:
     """The names of parameters that ``train()`` freezes in a copy and that are not frozen now; none
     if the module is large or cannot be copied."""
-    if sum(each.numel() for each in module.parameters()) > MOST_ELEMENTS:
+    if sum(map(element_count, module.parameters())) > MOST_ELEMENTS:
         return []
     is_training = module.training
     try:
