@@ -29,8 +29,8 @@ class ProgramTimeoutError(Exception):
     pass
 
 
-class ProgramRuntimeError(RuntimeError):
-    """Sonde catches RuntimeErrors of torch in many places."""
+class ProgramRuntimeError(RuntimeError, TimeoutError, ValueError, KeyError):
+    """Sonde catches errors of torch, of files and of look-ups in many places."""
 
 
 @pytest.fixture(autouse=True)

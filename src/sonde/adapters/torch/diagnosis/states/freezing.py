@@ -23,6 +23,7 @@ from sonde.adapters.torch.calling_line import is_program, source_of
 from sonde.adapters.torch.diagnosis.element_count import element_count
 from sonde.adapters.torch.diagnosis.probes.restoring import put_back
 from sonde.core.graph import Source
+from sonde.core.interruption import pass_on
 
 MOST_ELEMENTS = 1 << 24
 FLAG = "requires_grad"
@@ -47,7 +48,8 @@ def frozen_by_train(module: nn.Module) -> list[str]:
         with put_back(module):
             twin = copy.deepcopy(module)
             twin.train(is_training)
-    except Exception:  # The program's own code, on a copy that it does not expect.
+    except Exception as error:  # The program's own code, on a copy that it does not expect.
+        pass_on(error)
         return []
     now = {name: each.requires_grad for name, each in module.named_parameters()}
     return [
@@ -85,7 +87,8 @@ def line_that_sets(key: str) -> Source | None:
             continue
         try:
             tree = ast.parse(Path(file).read_bytes())
-        except (OSError, SyntaxError, ValueError):
+        except (OSError, SyntaxError, ValueError) as error:
+            pass_on(error)
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and any(
