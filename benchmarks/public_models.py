@@ -416,7 +416,8 @@ def judge(name: str, fault: str | None, told: dict[str, Any], files: int) -> Out
     if fault is None:
         is_right = told["verdict"] in ("finite", "harmless") and files == 0
     elif fault == "nan_row":
-        is_right = origin.get("kind") == "leaf" and origin.get("step") == FAULT_STEP
+        # Numpy writes into a result of randn, if the program made the batch with torch.
+        is_right = origin.get("kind") in ("leaf", "outside") and origin.get("step") == FAULT_STEP
     else:
         is_right = (origin.get("step"), source.get("line")) == (FAULT_STEP, lines()[fault])
     is_right &= fault is None or told["verdict"] == "fault"

@@ -115,8 +115,7 @@ void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun
   Owned begun;
   {
     sonde::KeepException pending;
-    if (!take_back_inputs(node, *run)) PyErr_Clear();
-    if (!restore_written(self, node, tensors, run)) {
+    if (!take_back_inputs(node, *run) || !restore_written(self, node, tensors, run)) {
       if (report_failure(self) < 0) pending.replace();
       return;
     }
@@ -168,7 +167,7 @@ bool run_provisional(Matcher* self, const Place& place, PyObject* func, const Te
     {
       sonde::KeepException pending;
       begun = begin_late(self, node.get(), tensors, &run, func, args, kwargs);
-      if (!begun) PyErr_Clear();
+      if (!begun && report_failure(self) < 0) pending.replace();
     }
     if (begun && begun.get() != Py_None) report_raised(self, begun.get(), args, kwargs);
     return true;

@@ -111,6 +111,7 @@ def test_a_damaged_tensor_is_an_error_and_all_others_are_checked(
     assert code == 2
     assert f"sonde: error: damaged: {damaged}: byte " in text
     assert "the file ends early" in text
+    assert text.splitlines()[-1].endswith(" [npy-file]")
     code, text = view(capsys, "--check", "--json", str(dump))
     found = json.loads(text)
     assert (code, [hit["verdict"] for hit in found["hits"]]) == (2, ["undecided"])

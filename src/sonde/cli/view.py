@@ -30,6 +30,7 @@ from sonde.cli.serve import (
 )
 from sonde.cli.worker_options import worker_options
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.text.problem_line import ProblemLine
 from sonde.core.text.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
 from sonde.logs import say
@@ -258,9 +259,12 @@ def _print_checked(found: _CheckedDump, drafts: Sequence[WatchpointDraft]) -> No
     for line in text.warning_lines(found.warnings):
         say(printable(line))
     for problem in sorted(found.problems, key=is_damage, reverse=True)[:_SHOWN]:
-        word = "error: damaged" if is_damage(problem) else "note"
-        if not problem.is_gap:
-            say(f"{word}: {problem}")
+        if problem.is_gap:
+            continue
+        if is_damage(problem):
+            say(ProblemLine(f"error: damaged: {problem}", slug=problem.slug))
+        else:
+            say(f"note: {problem}")
 
 
 def default_drafts(name: str = "") -> list[WatchpointDraft]:

@@ -11,6 +11,7 @@ import _thread
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import pairwise
 from types import FrameType, TracebackType
@@ -73,6 +74,16 @@ def pass_on(error: BaseException) -> None:
         raise_interruption(error)
     finally:
         del error
+
+
+@contextmanager
+def ignored(*kinds: type[Exception]) -> Iterator[None]:
+    """Ignore exceptions of these kinds that Sonde's own code raises in the block: the same as
+    ``contextlib.suppress``, for the training thread."""
+    try:
+        yield
+    except kinds as error:
+        pass_on(error)
 
 
 def start_thread(thread: threading.Thread) -> None:

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from sonde.core.interruption import pass_on
+
 T = TypeVar("T")
 
 
@@ -54,7 +56,8 @@ def first_bad_op() -> str | None:
     for origin in reversed(_origins):
         try:
             answer = origin()
-        except Exception:  # Naming the op must not hide the bad loss itself.
+        except Exception as error:  # Naming the op must not hide the bad loss itself.
+            pass_on(error)
             logging.getLogger("sonde.core").exception(
                 "asking for the origin of a bad number failed"
             )

@@ -29,8 +29,8 @@ class ProgramTimeoutError(Exception):
     pass
 
 
-class ProgramRuntimeError(RuntimeError):
-    """Sonde catches RuntimeErrors of torch in many places."""
+class ProgramRuntimeError(RuntimeError, TimeoutError, ValueError, KeyError):
+    """Sonde catches errors of torch, of files and of look-ups in many places."""
 
 
 @pytest.fixture(autouse=True)
@@ -228,6 +228,33 @@ def test_no_exception_is_lost_while_the_files_of_a_step_are_dropped(
     assert len(list(tmp_path.rglob("*.npy"))) > 100
 
 
+def test_a_signal_handler_that_raises_while_a_failed_op_is_learned_reaches_the_program(
+    tmp_path: Path,
+) -> None:
+    product = torch.ops.aten.mm.default
+
+    def tracer(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_name == "_before_op" and frame.f_locals["func"] is product:
+            raise ProgramTimeoutError("while an op that raised is learned")
+
+    def train() -> None:
+        network, weights = nn.Linear(3, 3), torch.ones(3, 3)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        for step, length in enumerate((3, 5, 2, 4)):  # Its ops are told by their call sites.
+            x: Any = torch.ones(2, 3)
+            for turn in range(length):
+                is_last = (step, turn) == (3, 3)
+                if is_last:
+                    sys.settrace(tracer)
+                other = torch.ones(4, 3) if is_last else weights
+                x = network(x).mm(other)
+            x.sum().backward()
+            optimizer.step()
+
+    with observed("overflow", tmp_path), traced(None), pytest.raises(ProgramTimeoutError):
+        train()
+
+
 def is_inside(frame: FrameType | None, function: str) -> bool:
     while frame is not None and frame.f_code.co_name != function:
         frame = frame.f_back
@@ -235,7 +262,7 @@ def is_inside(frame: FrameType | None, function: str) -> bool:
 
 
 @contextmanager
-def traced(tracer: Callable[[FrameType, str, object], None]) -> Iterator[None]:
+def traced(tracer: Callable[[FrameType, str, object], None] | None) -> Iterator[None]:
     before = sys.gettrace()
     sys.settrace(tracer)
     try:

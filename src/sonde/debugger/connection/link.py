@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import socket
@@ -18,7 +17,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import SondeError
-from sonde.core.interruption import start_thread
+from sonde.core.interruption import ignored, pass_on, start_thread
 from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
 from sonde.wire.rank import (
     MISSED_HEARTBEATS,
@@ -166,14 +165,15 @@ class Link:
         self._flushed = now
         try:
             self._socket.sendall(self._pending)
-        except OSError:
+        except OSError as error:
+            pass_on(error)
             # The reading thread notices, and delivers a Disconnected.
             self._shut_down(self._socket)
         self._pending.clear()
 
     @staticmethod
     def _shut_down(connection: Connection) -> None:
-        with contextlib.suppress(OSError):
+        with ignored(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
     # ------------------------------------------------------------- connecting
@@ -182,7 +182,8 @@ class Link:
         """Connect once; whether the server accepted the rank."""
         try:
             plain = socket.create_connection(self._endpoint, timeout=_CONNECT_SECONDS)
-        except OSError:
+        except OSError as error:
+            pass_on(error)
             return False
         connection: Connection = plain
         try:
@@ -195,6 +196,7 @@ class Link:
             welcome = self._shake_hands(connection, token)
         except (OSError, FrameError, _RefusedError, CertificateError) as error:
             connection.close()
+            pass_on(error)
             if isinstance(error, CertificateError):
                 self._refused(f"the server at {self._address}: {error.message}", error.slug)
             elif isinstance(error, FrameError):
@@ -302,6 +304,7 @@ class Link:
             self._shut_down(connection)
             return Disconnected("the server does not answer", silent_seconds=silent_seconds)
         except OSError as error:
+            pass_on(error)
             return Disconnected(error.strerror or str(error))
         except FrameError as error:
             self._shut_down(connection)

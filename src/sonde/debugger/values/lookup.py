@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.interruption import pass_on
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.check_now import Here
@@ -94,6 +95,7 @@ class TensorLookup:
             text = f"the question cannot be decoded: {error}"
             yield Answer(ask.request, error=text, slug="debugger-garbage")
         except Exception as error:  # a shield: one question must not end the debugger
+            pass_on(error)
             text = f"the question could not be answered: {type(error).__name__}: {error}"
             yield Answer(ask.request, error=text, slug="debugger-failed")
 

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sonde.core.errors import DumpError
+from sonde.core.errors import DumpError, SondeError
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
 from sonde.dump.reading.recognition import looks_like, old_format
@@ -37,17 +37,19 @@ class DumpProblem:
     """A file or directory of a dump that could not be read, and why; the rest is readable.
 
     ``is_foreign``: it does not belong to a dump. ``is_gap``: the file says that a part of the run
-    was not observed, other than by choice of the user.
+    was not observed, other than by choice of the user. ``slug``: the name of the problem, a heading
+    of ``docs/messages.md``.
     """
 
     path: Path
     message: str
     is_foreign: bool = False
     is_gap: bool = False
+    slug: str = "dump-file"
 
     @classmethod
-    def of(cls, path: Path, error: DumpError) -> DumpProblem:
-        return cls(path, error.message.removeprefix(f"{path}: "))
+    def of(cls, path: Path, error: SondeError) -> DumpProblem:
+        return cls(path, error.message.removeprefix(f"{path}: "), slug=error.slug)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding, with_lines
+from sonde.core.interruption import ignored
 from sonde.dump.layout import RankLayout
 
 
@@ -15,6 +15,6 @@ def write_findings(rank: RankLayout, findings: Sequence[Finding], steps: int) ->
     """Write what was found in ``steps`` steps, causes first."""
     document = {"steps": steps, "findings": [with_lines(each) for each in findings]}
     text = json.dumps(document, indent=2, allow_nan=False)
-    with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+    with ignored(OSError):  # The disk is full: that is reported already.
         rank.root.mkdir(parents=True, exist_ok=True)
         write_whole(rank.findings, text + "\n")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from sonde.core.coverage import Coverage, Gap
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding, as_fields
 from sonde.core.graph import OpNode, Source
+from sonde.core.interruption import ignored
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
 from sonde.core.text.number_text import json_number, json_value
 from sonde.dump import layout
@@ -259,7 +259,7 @@ class OverflowDump:
             "observed": coverage.to_json(),
         }
         text = json.dumps(document, indent=2, allow_nan=False)
-        with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+        with ignored(OSError):  # The disk is full: that is reported already.
             write_whole(self._files.rank.overflow, text + "\n")
 
     def fast_path(self) -> ScreenPath:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import append, write_whole
 from sonde.core.graph import Graph
+from sonde.core.interruption import ignored
 from sonde.core.selection import StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.core.text.number_text import duration, size_text
@@ -94,7 +94,7 @@ class StepFiles(Sink):
         writes nothing: the files are theirs."""
         if coverage.is_delegated and not coverage.has_observed:
             return
-        with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+        with ignored(OSError):  # The disk is full: that is reported already.
             text = json.dumps(coverage.to_json(), indent=4)
             write_whole(self.rank.observation, text + "\n")
 
@@ -204,7 +204,7 @@ class StepFiles(Sink):
             duration(time.perf_counter() - began),
         )
         self._writer.close()
-        with contextlib.suppress(OSError):
+        with ignored(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
         raise_failure(self._writer)
 

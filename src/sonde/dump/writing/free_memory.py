@@ -10,6 +10,8 @@ import os
 import resource
 from pathlib import Path
 
+from sonde.core.interruption import pass_on
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _STATM = "/proc/self/statm"
 _CGROUPS = Path("/proc/self/cgroup")
@@ -38,7 +40,8 @@ def left_bytes() -> int | None:
     try:
         with open(_STATM, "rb", buffering=0) as stream:
             pages = stream.read(256).split()
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return None
     return min(
         limit - int(pages[field]) * _PAGE
@@ -59,7 +62,8 @@ def _cgroup_limit() -> int:
     """The memory limit of the process's cgroup (version 2) and those above it; 0 if none is set."""
     try:
         lines = _CGROUPS.read_text().splitlines()
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return 0
     own = next((line[3:] for line in lines if line.startswith("0::")), None)
     if own is None:
@@ -69,6 +73,7 @@ def _cgroup_limit() -> int:
     for folder in (inner, *inner.parents):
         try:
             limits.append(int((folder / "memory.max").read_text()))
-        except (OSError, ValueError):  # "max": no limit; the root has no such file
+        except (OSError, ValueError) as error:  # "max": no limit; the root has no such file
+            pass_on(error)
             continue
     return min(limits, default=0)

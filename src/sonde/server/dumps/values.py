@@ -179,5 +179,5 @@ class DumpTensor(MeasuredTensor):
 
     def _add_problem(self, tensor: DumpTensor, error: SondeError) -> str:
         path = tensor.listing.step.path / (tensor.stored.file or "")
-        self.problems.append(DumpProblem(path, error.message.removeprefix(f"{path}: ")))
+        self.problems.append(DumpProblem.of(path, error))
         return error.message

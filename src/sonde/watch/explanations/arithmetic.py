@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from sonde.core.interruption import pass_on
 from sonde.watch.explanations.cause import Cause, Kind, compare_places, number, share, verb
 from sonde.watch.explanations.op_facts import Array, Mask, OpFacts, TensorFacts, is_kind
 from sonde.watch.explanations.value_range import LARGEST, explain_range
@@ -62,7 +63,8 @@ def _operands(op: OpFacts) -> tuple[Array, Array] | None:
         return None
     try:
         first, second = np.broadcast_arrays(arrays[0], arrays[1])
-    except ValueError:
+    except ValueError as error:
+        pass_on(error)
         return None
     return first, second
 
@@ -70,7 +72,8 @@ def _operands(op: OpFacts) -> tuple[Array, Array] | None:
 def _spread(where: Mask, made: Array) -> Mask:
     try:
         return np.broadcast_to(where, made.shape)
-    except ValueError:
+    except ValueError as error:
+        pass_on(error)
         return where
 
 

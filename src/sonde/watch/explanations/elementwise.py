@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from sonde.core.interruption import pass_on
 from sonde.watch.explanations.cause import Cause, Kind, compare_places, number, share, verb
 from sonde.watch.explanations.op_facts import Array, Mask, OpFacts, TensorFacts, is_kind
 from sonde.watch.explanations.value_range import LARGEST, natural_logarithm_limit
@@ -63,7 +64,8 @@ def _by_values(
     count = int(where.sum())
     try:
         spread = np.broadcast_to(where, made.shape)
-    except ValueError:
+    except ValueError as error:
+        pass_on(error)
         return None
     places = compare_places(spread, is_kind(made, rule.kind), rule.kind)
     if not count or places is None:

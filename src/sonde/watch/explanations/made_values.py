@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
+from sonde.core.interruption import pass_on
 from sonde.watch.explanations.op_facts import OpFacts
 from sonde.watch.explanations.table import explain
 
@@ -34,7 +35,8 @@ def made_values(node: OpNode, facts: OpFacts | None) -> MadeValues | None:
     if node.kind == "op":
         try:
             cause = explain(facts)
-        except (ArithmeticError, IndexError, TypeError, ValueError):
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+            pass_on(error)
             cause = None
     nan, inf = output.count("nan"), output.count("inf")
     return MadeValues(node.name, node.type, node.source, nan, inf, output.size, cause)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError
+from sonde.core.interruption import pass_on
 from sonde.core.operators.kinds import kind_of
 from sonde.core.sink import OpCall, TensorView
 from sonde.core.statistics import Statistics
@@ -50,7 +51,8 @@ class TensorFacts:
             return None
         try:
             found = self.read()
-        except (SondeError, OSError, ValueError):
+        except (SondeError, OSError, ValueError) as error:
+            pass_on(error)
             return None
         if found is None or found.dtype.kind not in "fiub" or found.size != self.size:
             return None
@@ -60,7 +62,8 @@ class TensorFacts:
     def statistics(self) -> Statistics | None:
         try:
             return self.measure()
-        except (SondeError, OSError, MissingStatisticError):
+        except (SondeError, OSError, MissingStatisticError) as error:
+            pass_on(error)
             return None
 
     @property
@@ -148,7 +151,8 @@ class OpFacts:
             text = self.attributes.get(name, "")
             try:
                 return float(_TRUTH.get(text, text))
-            except ValueError:
+            except ValueError as error:
+                pass_on(error)
                 continue
         return None
 
@@ -160,7 +164,8 @@ class OpFacts:
             return tuple(range(rank))
         try:
             return tuple(int(each) % rank for each in text.split(",")) if rank else ()
-        except ValueError:
+        except ValueError as error:
+            pass_on(error)
             return None
 
     def of_one_tensor(self) -> OpFacts:

@@ -112,6 +112,24 @@ HEALTHY: dict[str, str] = {
             if n % 10 == 0:
                 target.load_state_dict(q.state_dict())
         """,
+    "lazy modules, some of which never run": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm = nn.LazyLinear(16), nn.LazyBatchNorm1d()
+                self.idle, self.idle_norm = nn.LazyLinear(16), nn.LazyBatchNorm1d()
+                self.last = nn.Linear(16, 2)
+            def forward(self, x):
+                return self.last(F.relu(self.norm(self.first(x))))
+        model, target = Net(), Net()
+        with torch.no_grad():
+            model(x), target(x)
+        has_values = lambda each: not nn.parameter.is_lazy(each)
+        opt = torch.optim.Adam(filter(has_values, model.parameters()), lr=3e-3)
+        fit(model, opt)
+        target.load_state_dict(model.state_dict(), strict=False)
+        fit(model, opt)
+        """,
     "gradients set to None": """
         model = net(); opt = torch.optim.SGD(model.parameters(), lr=0.1)
         for i in batches():

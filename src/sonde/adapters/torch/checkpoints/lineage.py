@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader
 
+from sonde.core.interruption import ignored
 from sonde.core.patching import call_before
 from sonde.dump.lineage import LINEAGE, Kind, dataset_path
 
@@ -27,7 +28,7 @@ def note_lineage(undo: ExitStack) -> None:
 def keep_lineage(directory: Path, undo: ExitStack) -> None:
     """Write the lineage of this process to a directory, until ``undo`` is closed; a run without one
     is complete all the same."""
-    with suppress(OSError):
+    with ignored(OSError):
         LINEAGE.keep_in(directory)
     undo.callback(LINEAGE.forget, directory)
 
@@ -48,7 +49,7 @@ def _note(kind: Kind, file: Any) -> None:
 
 
 def _iterated(loader: Any, *_: Any, **given: Any) -> None:
-    with suppress(Exception):  # The dataset is the program's, and may be of any kind.
+    with ignored(Exception):  # The dataset is the program's, and may be of any kind.
         LINEAGE.note("data", dataset_text(loader.dataset, getattr(loader, "batch_size", None)))
 
 
@@ -58,7 +59,7 @@ def dataset_text(dataset: Any, batch_size: int | None = None) -> str:
     for _ in range(_MOST_LEVELS):
         inner = getattr(inner, "dataset", inner)
     parts = [type(inner).__name__]
-    with suppress(TypeError, NotImplementedError):
+    with ignored(TypeError, NotImplementedError):
         parts.append(f"{len(dataset):,} samples")
     if batch_size is not None:
         parts.append(f"batches of {batch_size}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from sonde.adapters.torch.mode_stack import mode_stack
 from sonde.adapters.torch.tensors.view import TorchCall, TorchView
 from sonde.capture.session import Session, Wants
 from sonde.core.graph import OpNode
+from sonde.core.interruption import ignored
 from sonde.core.keys import Io
 
 
@@ -157,7 +158,7 @@ class GraphRuns:
             return
         graph = run.code.graph
         search = _Search(run.code.module, graph)
-        with suppress(Exception):
+        with ignored(Exception):
             search.run(*args)
         if search.number is None:
             return

@@ -18,6 +18,7 @@ from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState
 from sonde.adapters.torch.diagnosis.modules import tensors_in
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
+from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
@@ -88,7 +89,8 @@ class LoaderCalls:
             known = self._datasets.get(dataset)
             if known is None or known.source != source:
                 known = self._datasets[dataset] = _Epochs(source)
-        except TypeError:  # A list has no weak references.
+        except TypeError as error:  # A list has no weak references.
+            pass_on(error)
             known = _Epochs(source)
         return known
 

@@ -28,6 +28,7 @@ from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCa
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
+from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
@@ -44,7 +45,8 @@ def rank_of_process() -> tuple[int, int]:
     """The rank of this process and the number of ranks, from the launcher's variables."""
     try:
         return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError) as error:
+        pass_on(error)
         return 0, 1
 
 

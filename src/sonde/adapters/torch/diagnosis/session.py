@@ -18,6 +18,7 @@ from sonde.adapters.torch.step_dump.dumping import keep_findings
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.finding import Finding
+from sonde.core.interruption import pass_on
 from sonde.core.text.problem_line import ProblemLine
 from sonde.diagnosis.catalogue import MOST_FINDINGS, cause_of_bad_values, diagnose, rules
 from sonde.diagnosis.document import announcement, as_lines
@@ -235,5 +236,6 @@ def _write(path: Path, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
+        pass_on(error)
         reason = f"{path} cannot be written: {error.strerror}"
         say(ProblemLine(reason, slug="diagnosis-file"))

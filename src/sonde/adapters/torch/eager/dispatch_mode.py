@@ -29,7 +29,12 @@ from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
-from sonde.adapters.torch.eager.outside_step import Observed, OutsideStep, forget_written
+from sonde.adapters.torch.eager.outside_step import (
+    Observed,
+    OutsideStep,
+    forget_written,
+    written_storages,
+)
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen
@@ -425,6 +430,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def _is_in_step(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
         """Whether an op belongs to the running step, or begins the first one."""
         if self._is_suspended:
+            # A signal handler that runs between two steps may write to what the last one made.
+            if self.tables.lends:
+                for key in written_storages(func, args, kwargs):
+                    self.loans.notify_holds(key)
             return False
         if self.outside.is_asked and self.outside.contains(func, args, kwargs):
             forget_written(func, args, kwargs, self.tables, self.loans)

@@ -267,13 +267,20 @@ def forget_written(
     func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None, tables: Tables, loans: Loans
 ) -> None:
     """Forget the memory that an op is about to change which is not observed."""
+    for key in written_storages(func, args, kwargs):
+        loans.notify_holds(key)
+        tables.drop(key)
+
+
+def written_storages(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
+) -> Iterator[int]:
+    """The keys of the storages that an op is about to write to."""
     if is_bookkeeping(func) or not (info := op_info(func)).writes:
         return
     tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
     for slot in argument_slots(info.writes, info, args, kwargs):
-        key = storage_key(tensors[slot])
-        loans.notify_holds(key)
-        tables.drop(key)
+        yield storage_key(tensors[slot])
 
 
 def _storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:

@@ -10,6 +10,7 @@ from sonde.adapters.torch.monitor.explaining import StepExplanation
 from sonde.adapters.torch.monitor.going_back import WentBack
 from sonde.adapters.torch.monitor.step_keeping import KeptStep
 from sonde.core.graph import Source, shown_source
+from sonde.core.interruption import pass_on
 from sonde.core.text.number_text import count_text, scientific
 from sonde.monitor.triggers import Trigger
 from sonde.replay.reason_text import reasons_text
@@ -24,7 +25,8 @@ def shown_path(path: Path, started_in: Path) -> Path:
     unless the program has left it."""
     try:
         return path.relative_to(started_in) if Path.cwd() == started_in else path
-    except (ValueError, OSError):
+    except (ValueError, OSError) as error:
+        pass_on(error)
         return path
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sonde.core.interruption import pass_on
 from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.lineage import LINEAGE
 from sonde.dump.statistic_store import engine
@@ -67,6 +68,7 @@ class SignalFile:
                 keep(self._history)
                 self._drop_failed(self._history)
         except OSError as error:
+            pass_on(error)
             self.is_broken = True
             self._say(
                 ProblemLine(
@@ -95,5 +97,6 @@ def _open_history(directory: Path) -> SignalHistory | None:
     try:
         return SignalHistory(directory)
     except OSError as error:
+        pass_on(error)
         _log.warning("no history of signals in %s: %s", directory, error)
         return None

@@ -25,6 +25,7 @@ from sonde.adapters.torch.replay.step_record import (
     ReplayProblem,
     StepRecord,
 )
+from sonde.core.interruption import pass_on
 
 FATAL = frozenset(("optimizer_inside", "collective", "weights_changed", "recording_failed"))
 """Reasons for which a step is not executed again: it would change the training, or wait for other
@@ -99,6 +100,7 @@ def execute(
             with private.with_torch_functions():
                 run.run()
         except Exception as error:
+            pass_on(error)
             done.error = error
         finally:
             run.close()

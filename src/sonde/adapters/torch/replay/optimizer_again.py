@@ -12,6 +12,7 @@ from sonde.adapters.torch.replay.comparison import difference
 from sonde.adapters.torch.replay.recording.gradients import optimizer_parameters
 from sonde.adapters.torch.replay.saved_state import SavedState, SavedTensor
 from sonde.adapters.torch.replay.step_record import StepRecord
+from sonde.core.interruption import pass_on
 
 
 def step_optimizer(record: StepRecord, saved: SavedState) -> str:
@@ -32,6 +33,7 @@ def step_optimizer(record: StepRecord, saved: SavedState) -> str:
         try:
             optimizer.step()
         except Exception as error:  # an optimizer of the program may fail in any way
+            pass_on(error)
             return f"{type(error).__name__}: {error}"
     return ""
 

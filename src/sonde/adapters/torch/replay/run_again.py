@@ -32,6 +32,7 @@ from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
+from sonde.core.interruption import pass_on
 from sonde.core.selection import Selection, parse_steps
 from sonde.core.sink import Sink
 
@@ -275,7 +276,8 @@ def _bad_input(call: ModuleCall) -> str | None:
     """The argument of ``call`` that has NaN or Inf, by its name in ``forward``."""
     try:
         given = inspect.signature(call.module.forward).bind(*call.args, **call.kwargs).arguments
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        pass_on(error)
         given = {str(number): each for number, each in enumerate(call.args)} | call.kwargs
     with private.unobserved():
         for name, tree in given.items():

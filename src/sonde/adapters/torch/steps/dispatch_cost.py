@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.core.interruption import pass_on, start_thread
 
 _ROUNDS, _CALLS = 3, 200
 
@@ -30,8 +31,9 @@ def dispatch_seconds() -> float:
     measured: list[float] = []
     thread = threading.Thread(target=_measure, args=(measured,), name="sonde-cost", daemon=True)
     try:
-        thread.start()
-    except RuntimeError:  # The system starts no more threads.
+        start_thread(thread)
+    except RuntimeError as error:  # The system starts no more threads.
+        pass_on(error)
         return 0.0
     thread.join()
     return max(statistics.median(measured), 0.0) if measured else 0.0

@@ -20,6 +20,7 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.living_objects import living_objects
+from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap
 from sonde.core.running_training import register_first_step, register_step_name
 from sonde.core.weak_table import WeakTable
@@ -116,7 +117,8 @@ def _living_trainers() -> Iterator[tuple[str, int]]:
         for trainer in living_objects(kind):
             try:
                 done = read(trainer)
-            except Exception:  # A trainer that is not set up.
+            except Exception as error:  # A trainer that is not set up.
+                pass_on(error)
                 continue
             if isinstance(done, int) and done >= 0:
                 yield whose, done

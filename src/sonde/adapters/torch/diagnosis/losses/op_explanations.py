@@ -8,7 +8,6 @@ the output is finite, the loss function made them: there autograd has the inputs
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from sonde.adapters.torch.diagnosis.probes.restoring import can_probe, put_back
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
+from sonde.core.interruption import ignored, pass_on
 from sonde.watch.explanations import OpFacts, TensorFacts, explain
 
 MOST_NODES = 20_000
@@ -88,7 +88,8 @@ class OpExplanations:
                     module.training = flag
                 with trace:
                     output = call.module(*call.args, **call.kwargs)
-        except Exception:  # The module is the program's: it may refuse a second call.
+        except Exception as error:  # The module is the program's: it may refuse a second call.
+            pass_on(error)
             return None
         finally:
             self.recorder.is_probing = False
@@ -124,7 +125,7 @@ class NonFiniteTrace(private.TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        with contextlib.suppress(RuntimeError, TypeError, ValueError):  # Unusual kinds of tensor.
+        with ignored(RuntimeError, TypeError, ValueError):  # Unusual kinds of tensor.
             self._note(func, args, kwargs or {}, result)
         return result
 

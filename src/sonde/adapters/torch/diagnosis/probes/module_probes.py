@@ -28,6 +28,7 @@ from sonde.adapters.torch.diagnosis.probes.first_layer import first_input
 from sonde.adapters.torch.diagnosis.probes.restoring import can_probe, put_back
 from sonde.adapters.torch.diagnosis.probes.targets import token_ids
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.core.interruption import pass_on
 
 AT_STEP = 10
 PROBED_SAMPLES = 3
@@ -70,6 +71,7 @@ class Probes:
             with put_back(call.module):
                 self._run_probes(with_few_samples(call), padding_of(call))
         except Exception as error:  # The module is the program's: it may refuse anything.
+            pass_on(error)
             self.recorder.event("probe-failed", call.source, type(error).__name__)
         finally:
             self.recorder.is_probing = False

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.calling_line import caller, source_of
+from sonde.adapters.torch.diagnosis.element_count import element_count
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import DROPPING, NORMALISING, ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
@@ -64,7 +65,7 @@ class ModuleFlags:
     @shielded
     def _registered(self, module: nn.Module, name: str) -> None:
         buffer = module._buffers.get(name)
-        if buffer is not None and buffer.numel() == 1 and buffer.is_floating_point():
+        if buffer is not None and element_count(buffer) == 1 and buffer.is_floating_point():
             self._counting[module] = name
 
     @shielded
@@ -124,7 +125,7 @@ class ModuleFlags:
     def _list_counters(self, prefix: str, holder: Mapping[str, Any]) -> None:
         """List what may be a counter in low precision."""
         for key, value in holder.items():
-            is_number = isinstance(value, torch.Tensor) and value.numel() == 1
+            is_number = isinstance(value, torch.Tensor) and element_count(value) == 1
             if is_number and value.dtype in (torch.float16, torch.bfloat16):
                 self._low.append((f"{prefix}{key}", holder, key))
 

@@ -20,8 +20,10 @@ from types import CodeType
 from torch import nn
 
 from sonde.adapters.torch.calling_line import is_program, source_of
+from sonde.adapters.torch.diagnosis.element_count import element_count
 from sonde.adapters.torch.diagnosis.probes.restoring import put_back
 from sonde.core.graph import Source
+from sonde.core.interruption import pass_on
 
 MOST_ELEMENTS = 1 << 24
 FLAG = "requires_grad"
@@ -39,14 +41,15 @@ def own_train(module: nn.Module) -> CodeType | None:
 def frozen_by_train(module: nn.Module) -> list[str]:
     """The names of parameters that ``train()`` freezes in a copy and that are not frozen now; none
     if the module is large or cannot be copied."""
-    if sum(each.numel() for each in module.parameters()) > MOST_ELEMENTS:
+    if sum(map(element_count, module.parameters())) > MOST_ELEMENTS:
         return []
     is_training = module.training
     try:
         with put_back(module):
             twin = copy.deepcopy(module)
             twin.train(is_training)
-    except Exception:  # The program's own code, on a copy that it does not expect.
+    except Exception as error:  # The program's own code, on a copy that it does not expect.
+        pass_on(error)
         return []
     now = {name: each.requires_grad for name, each in module.named_parameters()}
     return [
@@ -84,7 +87,8 @@ def line_that_sets(key: str) -> Source | None:
             continue
         try:
             tree = ast.parse(Path(file).read_bytes())
-        except (OSError, SyntaxError, ValueError):
+        except (OSError, SyntaxError, ValueError) as error:
+            pass_on(error)
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and any(

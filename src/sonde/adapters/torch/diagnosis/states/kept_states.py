@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.element_count import element_count
 from sonde.adapters.torch.diagnosis.loop.calls import TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, variables_holding
@@ -84,12 +84,11 @@ class States:
     @shielded
     def _loads(self, module: nn.Module, state: Any) -> None:
         source = caller()
-        held = [each for each in module.parameters() if not is_lazy(each)]
-        own = {parameter.data_ptr() for parameter in held if parameter.numel()}
+        own = {each.data_ptr() for each in module.parameters() if element_count(each)}
         given = [
             each for each in getattr(state, "values", list)() if isinstance(each, torch.Tensor)
         ]
-        shared = sum(each.numel() > 0 and each.data_ptr() in own for each in given)
+        shared = sum(element_count(each) > 0 and each.data_ptr() in own for each in given)
         taken = self.taken_at(state)
         if own and shared >= len(own):
             step = self.recorder.step if taken is None else taken[0]

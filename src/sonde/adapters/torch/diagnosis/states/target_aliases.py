@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.calling_line import caller
+from sonde.adapters.torch.diagnosis.element_count import element_count
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls
 from sonde.adapters.torch.diagnosis.recorder import (
     EvidenceRecorder,
@@ -74,7 +75,7 @@ class TargetAliases:
     def _find(self, variables: dict[str, object]) -> None:
         groups: dict[tuple[int, ...], list[tuple[str, nn.Module]]] = {}
         for name, module in (*_attributes(self.modules), *_modules(variables)):
-            held = tuple(each.data_ptr() for each in module.parameters() if each.numel())
+            held = tuple(each.data_ptr() for each in module.parameters() if element_count(each))
             if held and any(each.requires_grad for each in module.parameters()):
                 groups.setdefault(held, []).append((name, module))
         for named in groups.values():

@@ -26,6 +26,7 @@ from torch import nn
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.frame_variables import variables_of
 from sonde.adapters.torch.eager.naming.source_lines import is_user_file
+from sonde.core.interruption import pass_on
 from sonde.core.own_code import is_own
 
 _LARGEST_CONTAINER = 64
@@ -87,7 +88,8 @@ def attributes_of(owner: object) -> list[tuple[str, Any]]:
     """The attributes in the dictionary of ``owner``; runs no code of its class."""
     try:
         found = object.__getattribute__(owner, "__dict__")
-    except AttributeError:
+    except AttributeError as error:
+        pass_on(error)
         return []
     return list(found.items()) if type(found) is dict else []
 

@@ -18,6 +18,7 @@ from sonde.adapters.torch.replay.storage.captured_step import CapturedStep
 from sonde.adapters.torch.replay.storage.collected_step import CollectedStep
 from sonde.adapters.torch.replay.storage.object_pickle import first_line
 from sonde.adapters.torch.replay.storage.record_writer import RecordWriter
+from sonde.core.interruption import pass_on
 from sonde.replay import layout
 from sonde.replay.errors import ReplayError
 from sonde.replay.layout import StepPlace
@@ -49,6 +50,7 @@ def collect_step(
         with private.unobserved(), torch.no_grad():
             return RecordWriter(record).collect(trigger, signals, keeps_state=keeps_state)
     except Exception as error:  # objects of the user may fail in any way
+        pass_on(error)
         raise _not_kept(record.step, first_line(error)) from None
 
 
@@ -58,8 +60,10 @@ def write_collected(collected: CollectedStep, directory: Path) -> StepPlace:
     try:
         return layout.write_directory(directory, collected.step, collected.rank, collected.write)
     except OSError as error:
+        pass_on(error)
         reason = f"{directory} cannot be written: {error.strerror or error}"
     except Exception as error:  # tensors of other devices may fail in any way
+        pass_on(error)
         reason = first_line(error)
     raise _not_kept(collected.step, reason)
 

@@ -18,6 +18,7 @@ import torch
 import xxhash
 
 import sonde
+from sonde.core.interruption import pass_on
 from sonde.replay.manifest import StoredProgram
 
 _MAX_ARGUMENTS = 1000
@@ -54,7 +55,8 @@ def file_digest(file: str | None) -> str:
     """A hash of a file; empty if it cannot be read."""
     try:
         return "" if file is None else xxhash.xxh3_64_hexdigest(Path(file).read_bytes())
-    except OSError:
+    except OSError as error:
+        pass_on(error)
         return ""
 
 
@@ -62,7 +64,8 @@ def has_device(name: str) -> bool:
     """Whether this machine has the device ``name``."""
     try:
         torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError):
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        pass_on(error)
         return False
     return True
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.overrides import get_overridable_functions, resolve_name
 
+from sonde.core.interruption import pass_on
+
 
 @functools.cache
 def _overridable() -> dict[int, tuple[Any, str]]:
@@ -51,6 +53,7 @@ def _at(path: str) -> Any:
     try:
         for part in path.split(".")[1:]:
             found = getattr(found, part)
-    except (AttributeError, RuntimeError, ImportError):
+    except (AttributeError, RuntimeError, ImportError) as error:
+        pass_on(error)
         return None
     return found

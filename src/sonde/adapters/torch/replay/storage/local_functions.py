@@ -12,6 +12,8 @@ import sys
 from types import CellType, FunctionType
 from typing import Any
 
+from sonde.core.interruption import pass_on
+
 _VERSION = sys.version_info[:2]
 
 
@@ -68,5 +70,6 @@ def _contents(cell: CellType) -> tuple[Any, ...]:
     """The value of a variable of a closure in a tuple, which is empty if it has none yet."""
     try:
         return (cell.cell_contents,)
-    except ValueError:
+    except ValueError as error:
+        pass_on(error)
         return ()

@@ -24,6 +24,7 @@ from torch.utils.hooks import RemovableHandle
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor
 from sonde.adapters.torch.replay.storage.local_functions import reduce_function
 from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
+from sonde.core.interruption import pass_on
 from sonde.replay.errors import ReplayError
 from sonde.replay.ownership import refuse_foreign
 
@@ -49,6 +50,7 @@ class ObjectWriter:
         try:
             _Pickler(io.BytesIO(), _Trial()).dump(value)
         except Exception as error:  # any code of the user may run and fail
+            pass_on(error)
             return first_line(error)
         self._objects.append(value)
         return len(self._objects) - 1
@@ -195,7 +197,8 @@ def _is_picklable(hook: Any) -> bool:
         return False
     try:
         _Pickler(io.BytesIO(), _Trial()).dump(hook)
-    except Exception:  # as above
+    except Exception as error:  # as above
+        pass_on(error)
         return False
     return True
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from sonde.adapters.torch.replay.storage.tensor_files import TensorWriter, is_storable
+from sonde.core.interruption import pass_on
 from sonde.replay.layout import TensorFile
 from sonde.replay.stored_values import (
     AnyStoredValue,
@@ -149,7 +150,8 @@ class ValueWriter:
         try:
             # A copy of the values: arrays of read-only memory are no tensors.
             tensor = torch.from_numpy(np.array(value, order="C", copy=True))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
+            pass_on(error)
             return self._describe_object(value)
         return ArrayValue(self.tensors.add(tensor, self.file, name), is_scalar)
 
@@ -169,7 +171,8 @@ def _describe_plain(value: Any) -> AnyStoredValue:
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
-        except UnicodeEncodeError:
+        except UnicodeEncodeError as error:
+            pass_on(error)
             return MissingValue("builtins:str", "it has characters that UTF-8 lacks")
     return PlainValue(value)
 

@@ -1,0 +1,85 @@
+"""Code that runs in the training thread passes on what a signal handler of the program raised.
+
+``except OSError`` around Sonde's own code also catches the ``TimeoutError`` of a handler, and
+``except Exception`` catches everything: such a clause calls ``pass_on`` first.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sonde
+
+ROOT = Path(sonde.__file__).parent
+IN_TRAINING = (
+    *("adapters/torch/eager", "adapters/torch/tensors", "adapters/torch/steps"),
+    *("adapters/torch/monitor", "adapters/torch/diagnosis", "adapters/torch/compiled"),
+    *("adapters/torch/replay/storage", "adapters/torch/checkpoints/lineage.py"),
+    *("adapters/torch/replay/execution.py", "adapters/torch/debugging", "capture/session.py"),
+    *("dump/sinks", "dump/writing", "debugger/values", "debugger/connection/link.py"),
+    "watch/explanations",
+)
+ELSEWHERE = {
+    "adapters/torch/debugging/forward_trace.py": "the traced child process",
+    "adapters/torch/monitor/snapshots.py": "the thread that copies",
+    "adapters/torch/replay/storage/captured_step.py": "reading a captured step",
+    "adapters/torch/replay/storage/optimizer_reader.py": "reading a captured step",
+    "dump/writing/python_writer.py": "the writer's threads",
+}
+"""Files whose clauses run in no training thread, and where they run."""
+HARMLESS = {
+    *("CppCompileError", "FileNotFoundError", "ImportError", "KeyboardInterrupt"),
+    *("MissingStatisticError", "Terminated", "CaptureError", "DecodeError", "FrameError"),
+    "SondeError",
+}
+PASSING = {"pass_on", "raise_interruption", "failed", "_failed", "_report_invalid"}
+
+
+def clauses(path: Path) -> Iterator[ast.ExceptHandler]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Try):
+            yield from node.handlers
+
+
+def names_in(kind: ast.expr | None) -> set[str]:
+    if kind is None:
+        return {"BaseException"}
+    parts = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return {ast.unparse(part).rpartition(".")[2] for part in parts}
+
+
+def hands_on(clause: ast.ExceptHandler) -> bool:
+    """Whether the clause calls what raises an exception of the program again, or raises: then the
+    exception is in the context of another one, where the outer clause finds it."""
+    return any(
+        isinstance(each, ast.Raise)
+        or (isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in PASSING)
+        for statement in clause.body
+        for each in ast.walk(statement)
+    )
+
+
+def files() -> Iterator[Path]:
+    for place in IN_TRAINING:
+        path = ROOT / place
+        yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def test_clauses_in_the_training_thread_pass_on_what_the_program_raised() -> None:
+    found = []
+    for path in files():
+        name = path.relative_to(ROOT).as_posix()
+        for clause in clauses(path):
+            caught = names_in(clause.type) - HARMLESS
+            if caught and name not in ELSEWHERE and not hands_on(clause):
+                found.append(f"{name}:{clause.lineno}: except {', '.join(sorted(caught))}")
+    assert found == []
+
+
+@pytest.mark.parametrize("path", sorted(ELSEWHERE))
+def test_what_runs_elsewhere_exists(path: str) -> None:
+    assert any(not hands_on(clause) for clause in clauses(ROOT / path))
