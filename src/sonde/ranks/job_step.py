@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from sonde.ranks.report import (
     RankDescription,
     RankGradient,
     RankTensor,
+    SpotDigests,
     StepReport,
 )
 
@@ -23,13 +24,15 @@ T = TypeVar("T")
 class JobStep:
     """The reports of one step. ``reports`` has those ranks that reported it; each of them has a
     description. ``previous``: the last step before it whose tensors were hashed, if any;
-    ``initial``: the state before the first step. ``previous`` has no ``previous`` itself."""
+    ``initial``: the state before the first step. ``previous`` has no ``previous`` itself.
+    ``between``: by rank, hashes of the steps between them (``between_samples``)."""
 
     step: int
     descriptions: Mapping[int, RankDescription]
     reports: Mapping[int, StepReport]
     previous: JobStep | None = None
     initial: JobStep | None = None
+    between: Mapping[int, Sequence[SpotDigests]] = field(default_factory=dict)
     _known: _Known = field(default_factory=lambda: _Known(), compare=False, repr=False)
 
     @property

@@ -199,6 +199,21 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     ops_step: int = -1
 
 
+class SpotDigests(msgspec.Struct, frozen=True, array_like=True):
+    """Hashes of a few elements of each replicated parameter after a step: 8 bytes each, the lowest
+    first, in the order of the description; 0 for a parameter without values."""
+
+    step: int
+    digests: bytes
+
+
+class SpotReport(msgspec.Struct, frozen=True, array_like=True, tag="spots"):
+    """The hashes of the steps of one rank since its last such report, in their order."""
+
+    rank: int
+    steps: tuple[SpotDigests, ...]
+
+
 class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
     """A sampler that begins to choose samples. ``order``: the hash of the indexes it will give."""
 
@@ -262,6 +277,7 @@ class StackReport(msgspec.Struct, frozen=True, array_like=True, tag="stack"):
 RankReport = (
     RankDescription
     | StepReport
+    | SpotReport
     | EpochReport
     | CollectiveReport
     | CollectiveResult

@@ -70,6 +70,19 @@ def averaged_twice(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def changed_between_samples(rank: int, world: int) -> None:
+    """Steps after the first five are too fast to be compared."""
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, (x, y) in enumerate(batches(rank, 12)):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if rank == 1 and number == 6:
+            with torch.no_grad():
+                model.module[2].weight.mul_(1.01)
+
+
 class Codebook(nn.Module):
     """Averages what it sees in a buffer, and subtracts it."""
 
@@ -115,6 +128,14 @@ FAULTS = {
     ),
     "averaged_twice": Fault(
         averaged_twice, "gradient-reduced-twice", (0, 1), "0.weight", text="4 of 4"
+    ),
+    "changed_between_samples": Fault(
+        changed_between_samples,
+        "replicas-differ",
+        (1,),
+        "2.weight",
+        text="after step 7: 1 of 4 parameters differ; they were equal after step 4, and after step "
+        "6 in the elements that every step compares",
     ),
     "buffer_of_own_data": Fault(buffer_of_own_data, "replicas-differ", (1,), "mean", text="1 of 1"),
     "reported_mean_of_means": Fault(

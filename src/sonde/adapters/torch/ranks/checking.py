@@ -175,6 +175,7 @@ class RankChecking:
                 )
             return
         with self._shield:
+            self._steps.finish()
             sender.close(error)
             # Under the debugger, which compares ranks without being asked, only findings are said.
             if sender.rank == 0 and (sender.findings or not self._options.is_default):
@@ -198,7 +199,7 @@ class RankChecking:
         def destroy_process_group(group: Any = None) -> Any:
             with self._shield:
                 if group is None or group is dist.group.WORLD:
-                    self._steps.is_on = False
+                    self._steps.finish()
                     if self._sender is not None:
                         self._sender.settle()
             return original(group)
@@ -210,7 +211,7 @@ class RankChecking:
             result = original(join, *args)
             with self._shield:
                 if self._steps.is_on:
-                    self._steps.is_on = False
+                    self._steps.finish()
                     self._lines(
                         "sonde: ranks make different numbers of steps in a block of join(): the "
                         f"steps from {self._steps.step} on are not compared"

@@ -96,6 +96,15 @@ class DescribedTensors:
                 self._send(self.layout.description(self.layout.rank, self._world_size))
             return self._digests(self.buffers.current())
 
+    def replicas(self) -> list[torch.Tensor | None]:
+        """The replicated parameters in the order of the description; None for one that is gone."""
+        alive = {
+            private.tensor_id(each): each
+            for optimizer in self.optimizers
+            for each in parameters_of(optimizer)
+        }
+        return [alive.get(number) for number in self.layout.replicas]
+
     def _digests(self, buffers: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(
             buffers.get(described.name, 0)

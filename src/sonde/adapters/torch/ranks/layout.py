@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
+from sonde.ranks.between_samples import has_spots
 from sonde.ranks.job_step import ranks_text
 from sonde.ranks.placement_file import DeclaredPlacements
 from sonde.ranks.report import GroupRole, Placement, RankDescription, RankTensor
@@ -87,6 +88,11 @@ class TensorPlacements:
     def inferred(self) -> list[str]:
         """The parameters whose placement is inferred."""
         return [e.name for e in self.named.values() if e.is_inferred and e.kind == "parameter"]
+
+    @property
+    def replicas(self) -> list[int]:
+        """The ids of the parameters that `spot_names` names, in its order."""
+        return [number for (number, _), each in self.named.items() if has_spots(each)]
 
     def learn_states(self, optimizer: torch.optim.Optimizer) -> bool:
         """Learn the tensors that ``optimizer`` keeps for its parameters, which are laid out as

@@ -25,17 +25,17 @@ from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_
 from sonde.adapters.torch.ranks.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors, decisions
 from sonde.adapters.torch.ranks.digests import plain
-from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts
-from sonde.adapters.torch.ranks.loss_ops import ops_of
+from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.adapters.torch.ranks.sampling import Sampling
+from sonde.adapters.torch.ranks.spot_hashes import SpotHashes
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
 from sonde.core.patching import wrap
 from sonde.ranks.options import RankOptions
-from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss
+from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss, SpotReport
 
 
 class StepReporter:
@@ -60,6 +60,7 @@ class StepReporter:
         self.marks = LineMarks()
         self.buckets = DdpBuckets()
         self._outputs = ModuleOutputs(shield)
+        self._spots = SpotHashes()
         self._search = search
         self._loss = LossWatch()
         self._hook = OutermostHook(self._module_begins, self._module_ended)
@@ -216,6 +217,9 @@ class StepReporter:
             return
         was_sampled = self.is_sampled
         with self._timed():
+            self._spots.add(self.step, self.tensors.replicas())
+            if self._sampling.options.is_sampled(self.step):
+                self._send_spots()
             report = self._running.report(
                 self._rank, self.step, self._world_size, self._loss.take()
             )
@@ -232,7 +236,17 @@ class StepReporter:
         self.step += 1
         self._sampling.step_ended(was_sampled)
 
+    def finish(self) -> None:
+        """The training has ended: send what is kept, and report no more."""
+        if self.is_on:
+            self.is_on = False
+            self._send_spots()
+
     # ------------------------------------------------------------------------ parts
+
+    def _send_spots(self) -> None:
+        if kept := self._spots.take():
+            self._send(SpotReport(self._rank, kept))
 
     def _exchange(self, parameters: Sequence[torch.Tensor]) -> OriginOnRank:
         """The collective of the running step that has given a gradient with NaN or Inf."""
