@@ -24,6 +24,7 @@ from sonde.ranks.report import (
     CollectiveReport,
     CollectiveResult,
     EpochReport,
+    LoopReport,
     NonFiniteReport,
     RankDescription,
     RankReport,
@@ -60,6 +61,7 @@ class RankJob:
         self._epochs = EpochLog()
         self._origins = FirstNonFinite(self._collectives.name)
         self._stacks: dict[int, StackReport] = {}
+        self._loops: dict[int, LoopReport] = {}
         self._groups: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.world_size = 0
         self.last_steps: dict[int, int] = {}
@@ -106,7 +108,8 @@ class RankJob:
         end = ends.first_stopped(self.last_steps, is_over=is_over, awaited=awaited)
         if end is None:
             return []
-        return self._keep([describe_stop(self._collectives, end, self.last_steps)])
+        loop = self._loops.get(end.rank) if end.is_orderly else None
+        return self._keep([describe_stop(self._collectives, end, self.last_steps, loop)])
 
     def _keep(self, found: Iterable[Finding]) -> list[Finding]:
         new = list(found)
@@ -138,6 +141,8 @@ class RankJob:
                 yield from self._origins.add(report, self.world_size)
             case StackReport():
                 self._stacks[report.rank] = report
+            case LoopReport():
+                self._loops[report.rank] = report
 
     def _shared(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """One object for equal ranks: a thousand descriptions name the same thousand ranks."""

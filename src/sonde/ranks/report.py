@@ -266,6 +266,16 @@ class NonFiniteReport(msgspec.Struct, frozen=True, array_like=True, tag="nonfini
     sequence: int = -1
 
 
+class LoopReport(msgspec.Struct, frozen=True, array_like=True, tag="loop"):
+    """The end of a rank's training: the line of its last step, that of the innermost loop around
+    it, and the first lines that leave that loop or one around it, if there are any."""
+
+    rank: int
+    step_line: str
+    loop: str
+    exits: tuple[str, ...] = ()
+
+
 class StackReport(msgspec.Struct, frozen=True, array_like=True, tag="stack"):
     """Where a rank stands: the user's innermost line, and the Python stack of its main thread."""
 
@@ -283,6 +293,7 @@ RankReport = (
     | CollectiveResult
     | NonFiniteReport
     | StackReport
+    | LoopReport
 )
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(tuple[RankReport, ...])

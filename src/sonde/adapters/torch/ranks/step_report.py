@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,7 @@ from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.adapters.torch.ranks.sampling import Sampling
+from sonde.adapters.torch.ranks.sending.loop_exits import LastStep
 from sonde.adapters.torch.ranks.spot_hashes import SpotHashes
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
@@ -61,6 +63,7 @@ class StepReporter:
         self.buckets = DdpBuckets()
         self._outputs = ModuleOutputs(shield)
         self._spots = SpotHashes()
+        self._last = LastStep()
         self._search = search
         self._loss = LossWatch()
         self._hook = OutermostHook(self._module_begins, self._module_ended)
@@ -190,6 +193,7 @@ class StepReporter:
         with self._timed():
             step = self._running
             step.source = calling_line()
+            self._last.take(sys._getframe(1))
             parameters = self.tensors.add_optimizer(optimizer, step.source)
             self.buckets.learn(self._parameter_name)
             if self.is_sampled:
@@ -241,6 +245,8 @@ class StepReporter:
         if self.is_on:
             self.is_on = False
             self._send_spots()
+            if loop := self._last.report(self._rank):
+                self._send(loop)
 
     # ------------------------------------------------------------------------ parts
 
