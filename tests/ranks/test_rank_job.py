@@ -12,9 +12,12 @@ from sonde.core.finding import Finding
 from sonde.ranks.finding_codec import decode_findings, encode_findings
 from sonde.ranks.job import RankJob
 from sonde.ranks.report import (
+    MODULES_IN_EVAL,
+    GroupRole,
     Placement,
     RankDescription,
     RankGradient,
+    RankOp,
     RankReport,
     RankTensor,
     SpotDigests,
@@ -209,6 +212,34 @@ def test_short_job_reports_what_is_certain_at_its_end() -> None:
     reports += [step(rank, -1) for rank in (0, 1)]
     reports += [step(rank, 0, digest=7 + rank) for rank in (0, 1)]
     assert judged(reports) == [("replicas-differ", 0)]
+
+
+@pytest.mark.parametrize("role", ["data", "tensor"])
+def test_flags_that_differ_are_named_instead_of_the_ops_that_they_change(role: GroupRole) -> None:
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(replace(description(rank), roles={"world": role}))
+    for number in range(-1, 10):
+        for rank in (0, 1):
+            flags = {MODULES_IN_EVAL: "drop"} if rank and number >= 2 else {}
+            ops = (RankOp("Mul"),) if not flags else (RankOp("Add"),)
+            job.add(step(rank, number, decisions=flags, ops=ops))
+    assert [(each.rule, each.step) for each in job.findings] == [("decisions-differ", 2)]
+    assert "modules in eval mode: drop on rank 1, none on rank 0" in job.findings[0].message
+
+
+@pytest.mark.parametrize("interval", [1, 20])
+def test_unused_parameters_are_compared_in_steps_that_all_ranks_compare(interval: int) -> None:
+    """Rank 1 compares half as many steps; both ranks have no gradient of the first parameter."""
+    reports: list[RankReport] = [description(0), description(1)]
+    for number in range(-1, 81):
+        for rank in (0, 1):
+            is_sampled = number < 5 or number % (interval * (rank + 1)) == 0
+            is_unused = rank and interval > 1 and number >= 10
+            unused = ("other", "weight") if is_unused else ("other",)
+            report = step(rank, number, without_gradient=unused if is_sampled else ())
+            reports.append(report if is_sampled else replace(report, digests=()))
+    assert judged(reports) == ([("decisions-differ", 40)] if interval > 1 else [])
 
 
 def test_one_uneven_step_is_no_finding() -> None:

@@ -18,8 +18,9 @@ CollectiveSource = Literal["calls", "recorder"]
 """Who reported a collective: the function that the program called, or torch's flight recorder,
 which also has those that C++ code starts. Each counts the collectives of a group by itself."""
 PlacementKind = Literal["replicated", "sharded", "partial"]
-EVAL_MODE: Final = "the network in eval mode"
-"""A name in ``StepReport.decisions``."""
+EVAL_MODE: Final = "network in eval mode"
+MODULES_IN_EVAL: Final = "modules in eval mode"
+"""Names in ``StepReport.decisions``."""
 PROJECTIONS: Final = 4
 """The number of projections of a gradient (``RankGradient``)."""
 

@@ -134,13 +134,32 @@ def uneven_inputs(rank: int, world: int) -> None:
             train(model, batches(rank, 8 + 3 * rank))
 
 
+def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(net(), nn.Dropout(0.1), nn.Tanh()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(rank):
+        if rank == 1:
+            model.module[1].eval()
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
 FAULTS = {
+    "dropout_in_eval_on_one_rank": Fault(
+        dropout_in_eval_on_one_rank,
+        "decisions-differ",
+        (1,),
+        code="optimizer.step()",
+        text="modules in eval mode: 1 on rank 1, none on rank 0, in step 0",
+    ),
     "evaluation_left_on_one_rank": Fault(
         evaluation_left_on_one_rank,
         "decisions-differ",
         (1,),
         code="optimizer.step()",
-        text="the network in eval mode is none on rank 1 and Sequential on rank 0, in step 3",
+        text="network in eval mode: none on rank 1, Sequential on rank 0, in step 3",
     ),
     "exchange_off_under_fsdp": Fault(
         exchange_off_under_fsdp, "gradients-not-exchanged", (0, 1), "0.weight", text="none of the 4"

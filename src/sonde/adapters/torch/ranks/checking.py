@@ -20,8 +20,8 @@ from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
-from sonde.adapters.torch.ranks.clips import ClipCalls
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
+from sonde.adapters.torch.ranks.gradients.clips import ClipCalls
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls

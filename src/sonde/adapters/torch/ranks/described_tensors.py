@@ -16,14 +16,14 @@ from sonde.adapters.torch.debugging.optimizers import parameters_of
 from sonde.adapters.torch.debugging.signals.norms import norms
 from sonde.adapters.torch.ranks.buffers import DescribedBuffers
 from sonde.adapters.torch.ranks.digests import is_constant, plain, project, tensor_digest
+from sonde.adapters.torch.ranks.gradients.local_gradients import LocalGradient, LocalGradients
+from sonde.adapters.torch.ranks.gradients.reduced_gradients import ReducedGradients
 from sonde.adapters.torch.ranks.layout import TensorPlacements, outermost
-from sonde.adapters.torch.ranks.local_gradients import LocalGradient, LocalGradients
-from sonde.adapters.torch.ranks.reduced_gradients import ReducedGradients
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.ranks.placement_file import DeclaredPlacements
-from sonde.ranks.report import EVAL_MODE, RankGradient, RankReport, StepReport
+from sonde.ranks.report import RankGradient, RankReport, StepReport
 
 
 class DescribedTensors:
@@ -200,21 +200,3 @@ def _gradient(
         is_finite=all(map(math.isfinite, used)),
         is_local_finite=all(map(math.isfinite, total)),
     )
-
-
-def decisions(optimizers: Sequence[torch.optim.Optimizer], step: RunningStep) -> dict[str, str]:
-    """What all ranks must decide alike."""
-    found = {
-        "whether the step is skipped": str(step.is_skipped),
-        EVAL_MODE: step.in_eval or "none",
-    }
-    trainable = 0
-    for number, optimizer in enumerate(optimizers):
-        rates = [group.get("lr") for group in optimizer.param_groups]
-        text = ", ".join(f"{float(rate):.6g}" for rate in rates if rate is not None)
-        found[f"the learning rate of optimizer {number}" if number else "the learning rate"] = text
-        trainable += sum(each.requires_grad for each in parameters_of(optimizer))
-    found["the number of trainable parameters"] = str(trainable)
-    if step.without:
-        found["the parameters without a gradient"] = ", ".join(sorted(step.without)[:5])
-    return found

@@ -23,9 +23,10 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
-from sonde.adapters.torch.ranks.ddp_buckets import DdpBuckets
-from sonde.adapters.torch.ranks.described_tensors import DescribedTensors, decisions
+from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
+from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
+from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
@@ -64,6 +65,7 @@ class StepReporter:
         self._outputs = ModuleOutputs(shield)
         self._spots = SpotHashes()
         self._last = LastStep()
+        self._modes = ModuleModes()
         self._search = search
         self._loss = LossWatch()
         self._hook = OutermostHook(self._module_begins, self._module_ended)
@@ -110,6 +112,7 @@ class StepReporter:
             known = self.tensors.modules.get(module)
             if known is not None and torch.is_grad_enabled():
                 self._running.in_eval = "" if module.training else known
+                self._running.modules_in_eval = self._modules_in_eval(module)
             if module.training and torch.is_grad_enabled():
                 if module not in self.tensors.modules:
                     self.tensors.modules[module] = type(module).__name__
@@ -232,7 +235,9 @@ class StepReporter:
                     report,
                     digests=self.tensors.digests() if was_sampled else (),
                     activations=self._outputs.take(),
-                    decisions=decisions(self.tensors.optimizers, self._running),
+                    decisions=decisions(
+                        self.tensors.optimizers, self._running, self._parameter_name
+                    ),
                 )
             )
             self.tensors.step_ended()
@@ -267,6 +272,11 @@ class StepReporter:
     def _parameter_name(self, leaf: torch.Tensor) -> str:
         known = self.tensors.layout.of(leaf)
         return "" if known is None else known.name
+
+    def _modules_in_eval(self, network: nn.Module) -> str:
+        if not network.training:
+            return ""
+        return self._modes.in_eval(network, is_new=self._sampling.options.is_sampled(self.step))
 
     def _is_tensor_parallel(self, module: nn.Module) -> bool:
         layout = self.tensors.layout
