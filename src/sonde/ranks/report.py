@@ -245,13 +245,17 @@ class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collec
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result"):
-    """The result of a collective on one rank: hashes of its inputs and outputs, in their order."""
+    """The result of a collective on one rank: hashes of its inputs and outputs, in their order; of
+    an all_to_all those of the parts for and from each rank. Of an all_reduce of floating-point
+    numbers also ``given`` and ``got``: projections as of a `RankGradient`, then the norm."""
 
     rank: int
     group: str
     sequence: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    given: tuple[float, ...] = ()
+    got: tuple[float, ...] = ()
 
 
 class NonFiniteReport(msgspec.Struct, frozen=True, array_like=True, tag="nonfinite"):
