@@ -15,6 +15,7 @@ from sonde.ranks.report import (
     MODULES_IN_EVAL,
     GroupRole,
     Placement,
+    RankActivation,
     RankDescription,
     RankGradient,
     RankOp,
@@ -212,6 +213,47 @@ def test_short_job_reports_what_is_certain_at_its_end() -> None:
     reports += [step(rank, -1) for rank in (0, 1)]
     reports += [step(rank, 0, digest=7 + rank) for rank in (0, 1)]
     assert judged(reports) == [("replicas-differ", 0)]
+
+
+def on_tensor_ranks(
+    entries: tuple[RankActivation | None, RankActivation | None], *, gradients_differ: bool = False
+) -> list[tuple[str, str, int | None]]:
+    """Tensor-parallel ranks with different batches; ``entries``: the first inputs."""
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(replace(description(rank), roles={"world": "tensor"}))
+        job.add(StepReport(rank, -1, (7,)))
+    for number in range(5):
+        for rank in (0, 1):
+            own = 3 + rank * gradients_differ
+            gradient = RankGradient("weight", own, 10 + rank)
+            job.add(step(rank, number, gradients=(gradient,), entry=entries[rank]))
+    job.finish()
+    return [(each.rule, each.status, each.step) for each in job.findings]
+
+
+def entry(digest: int) -> RankActivation:
+    return RankActivation("0", digest, is_declared=bool(digest))
+
+
+@pytest.mark.parametrize(
+    ("entries", "gradients_differ", "expected"),
+    [
+        ((entry(5), entry(6)), False, "established"),
+        ((entry(5), entry(6)), True, "established"),
+        ((None, None), True, "supported"),
+        ((entry(5), entry(5)), False, None),  # The program broadcasts the batch of one rank.
+        ((entry(0), entry(0)), False, None),  # Each rank gives its part of a sequence.
+        ((None, None), False, None),
+    ],
+)
+def test_different_batches_of_tensor_ranks_are_the_cause_of_different_gradients(
+    entries: tuple[RankActivation | None, RankActivation | None],
+    gradients_differ: bool,
+    expected: str | None,
+) -> None:
+    found = on_tensor_ranks(entries, gradients_differ=gradients_differ)
+    assert found == ([("tensor-ranks-batches-differ", expected, 0)] if expected else [])
 
 
 @pytest.mark.parametrize("role", ["data", "tensor"])

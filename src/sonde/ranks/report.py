@@ -172,7 +172,8 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     the loss before backward. ``source``: the line of the optimizer's step. ``ops`` and
     ``activations``: of sampled steps, in their order; activations only in tensor parallelism.
     ``origin``: in a step with NaN or Inf. ``reported``: the loss that the program reduced.
-    ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same.
+    ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same. ``entry``:
+    the first input that a sharded module has got; it is declared if the ranks replicate it.
 
     ``step`` is -1 for the state before the first step.
     """
@@ -198,6 +199,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     origin: OriginOnRank | None = None
     reported: ReportedLoss | None = None
     ops_step: int = -1
+    entry: RankActivation | None = None
 
 
 class SpotDigests(msgspec.Struct, frozen=True, array_like=True):

@@ -29,6 +29,7 @@ _CAUSES = frozenset(
         "random-states-differ",
         "ranks-differ-at-init",
         "replicated-gradient-not-reduced",
+        "tensor-ranks-batches-differ",
     }
 )
 """Faults that make replicas differ: each is reported instead of this one."""

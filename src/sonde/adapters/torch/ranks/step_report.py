@@ -235,6 +235,7 @@ class StepReporter:
                     report,
                     digests=self.tensors.digests() if was_sampled else (),
                     activations=self._outputs.take(),
+                    entry=self._outputs.take_entry(),
                     decisions=decisions(
                         self.tensors.optimizers, self._running, self._parameter_name
                     ),
