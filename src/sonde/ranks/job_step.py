@@ -90,8 +90,8 @@ class JobStep:
 
     def is_replica(self, placed: PlacedTensor) -> bool:
         """Whether the tensor is meant to be the same on all ranks. Where nobody has declared it, it
-        is if it was the same before the first step."""
-        if not placed.tensor.is_inferred:
+        is if it was the same before the first step, or is a copy of what is."""
+        if not placed.tensor.is_inferred or placed.tensor.kind == "copy":
             return True
         initial = self if self.step < 0 else self.initial
         if initial is None:

@@ -12,7 +12,9 @@ import msgspec
 
 from sonde.core.errors import SondeError
 
-TensorKind = Literal["parameter", "buffer", "state"]
+TensorKind = Literal["parameter", "buffer", "state", "copy"]
+"""``copy``: a parameter that no optimizer changes, of a network that has the same parameters as a
+trained one, such as a moving average."""
 GroupRole = Literal["data", "tensor", "pipeline"]
 CollectiveSource = Literal["calls", "recorder"]
 """Who reported a collective: the function that the program called, or torch's flight recorder,
@@ -40,7 +42,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 class RankTensor(msgspec.Struct, frozen=True, array_like=True):
     """A tensor that every step reports. ``placements`` has one entry for each group that the tensor
     is laid out over. ``is_inferred``: nobody declared the placement. ``owner``: the parameter that
-    a state of an optimizer belongs to."""
+    a state of an optimizer belongs to, or that it is a copy of."""
 
     name: str
     kind: TensorKind

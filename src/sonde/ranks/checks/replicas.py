@@ -16,6 +16,7 @@ from sonde.ranks.job_step import (
     split,
     step_name,
 )
+from sonde.ranks.report import TensorKind
 
 _CAUSES = frozenset(
     {
@@ -46,6 +47,18 @@ _BUFFERS = (
     "exchange what the ranks add to the buffer (all_reduce), or let DDP broadcast it "
     "(broadcast_buffers=True) if that of rank 0 is to count"
 )
+
+
+_COPIES = (
+    "make the copy when all ranks have the same weights (after DDP was made, or with one seed), "
+    "and update it on each of them in the same steps, from weights after the exchange"
+)
+_PLURALS: dict[TensorKind, str] = {
+    "parameter": "parameters",
+    "buffer": "buffers",
+    "state": "optimizer states",
+    "copy": "parameters of a copy",
+}
 
 
 @dataclass(slots=True)
@@ -169,8 +182,9 @@ def _mismatch(step: JobStep, group: _Group, since: _Since) -> Mismatch:
     # Gradients that are exchanged show that the ranks are meant to have the same weights.
     is_sure = not placed.tensor.is_inferred or _key(placed) in _exchanged(step)
     status: EvidenceStatus = "established" if is_sure else "supported"
-    if kind == "buffer" and placed.tensor.is_inferred:
-        is_sure, status = False, "hypothesis"  # A rank may count or average its own data in it.
+    if (kind == "buffer" and placed.tensor.is_inferred) or (kind == "copy" and is_initial):
+        # A rank may count or average its own data in a buffer, or go on with a copy of its own.
+        is_sure, status = False, "hypothesis"
     name = placed.tensor.name
     return Mismatch(
         finding(
@@ -188,23 +202,33 @@ def _mismatch(step: JobStep, group: _Group, since: _Since) -> Mismatch:
                 "last_step_with_equal_spots": since.last_spots,
                 "sets": [list(each) for each in sets],
             },
-            advice=_AT_START if is_initial else _BUFFERS if kind == "buffer" else _LATER,
+            advice=_advice(kind, is_initial=is_initial),
             places=(name, step.reports[sets[-1][0]].source),
             parameter=name if kind == "parameter" else None,
         ),
         subject=f"{kind} {placed.ranks}",
         strikes=1 if is_initial else 4,
-        explained_by=frozenset() if is_initial else _CAUSES,
+        explained_by=_explained_by(kind, is_initial=is_initial),
         is_sure_at_end=is_sure,
     )
+
+
+def _advice(kind: TensorKind, *, is_initial: bool) -> str:
+    if kind == "copy":
+        return _COPIES
+    return _AT_START if is_initial else _BUFFERS if kind == "buffer" else _LATER
+
+
+def _explained_by(kind: TensorKind, *, is_initial: bool) -> frozenset[str]:
+    """A copy of weights differs as they do."""
+    own = frozenset({"ranks-differ-at-init", "replicas-differ"} if kind == "copy" else ())
+    return own if is_initial else own | _CAUSES
 
 
 def _message(group: _Group, since: _Since) -> str:
     placed, sets = group.different[0]
     few = sets[-1]
-    what = {"parameter": "parameters", "buffer": "buffers", "state": "optimizer states"}[
-        placed.tensor.kind
-    ]
+    what = _PLURALS[placed.tensor.kind]
     before = "" if since.last_equal is None else f"; they were equal {step_name(since.last_equal)}"
     if since.last_spots is not None:
         before += f", and {step_name(since.last_spots)} in the elements that every step compares"

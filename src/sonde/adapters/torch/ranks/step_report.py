@@ -113,6 +113,8 @@ class StepReporter:
             if known is not None and torch.is_grad_enabled():
                 self._running.in_eval = "" if module.training else known
                 self._running.modules_in_eval = self._modules_in_eval(module)
+            if known is None and not (module.training and torch.is_grad_enabled()):
+                self.tensors.copies.called(module)
             if module.training and torch.is_grad_enabled():
                 if module not in self.tensors.modules:
                     self.tensors.modules[module] = type(module).__name__
