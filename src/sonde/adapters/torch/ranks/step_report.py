@@ -226,7 +226,7 @@ class StepReporter:
             return
         was_sampled = self.is_sampled
         with self._timed():
-            self._spots.add(self.step, self.tensors.replicas())
+            self._keep_spots()
             if self._sampling.options.is_sampled(self.step):
                 self._send_spots()
             report = self._running.report(
@@ -257,6 +257,12 @@ class StepReporter:
                 self._send(loop)
 
     # ------------------------------------------------------------------------ parts
+
+    def _keep_spots(self) -> None:
+        if self._sampling.has_spots(self.step):
+            began = time.perf_counter()
+            self._spots.add(self.step, self.tensors.replicas())
+            self._sampling.spent_on_spots = time.perf_counter() - began
 
     def _send_spots(self) -> None:
         if kept := self._spots.take():
