@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.hang import describe_hang
@@ -70,6 +73,69 @@ def test_all_gather_with_the_chunk_of_another_rank_is_wrong() -> None:
         two.call(rank, 0, "all_gather")
     assert two.result(0, 0, 1, (1, 2)) == []
     (found,) = two.result(1, 0, 2, (2, 1))
+    assert "rank 1 has not got what the other ranks gave" in found
+
+
+def summed(
+    got: float, *, dtype: str = "float32", reduce: str = "SUM", norm: float = 9.0
+) -> list[str]:
+    """Ranks that gave 3 and 4, as their projections say, and have all got the same."""
+    two = job()
+    found = []
+    for rank in (0, 1):
+        report = CollectiveReport(rank, "world", 0, "all_reduce", dtype, 4, reduce, -1, "t.py:7", 3)
+        list(two.log.add(report))
+    for rank in (0, 1):
+        given, result = (3.0 + rank, norm), (got, norm)
+        report_ = CollectiveResult(rank, "world", 0, (rank + 1,), (5,), given, result)
+        found += [each.message for each in two.log.add_result(report_)]
+    return found
+
+
+@pytest.mark.parametrize("got", [4.0, 3.0, 0.0, 3.5])
+def test_all_reduce_that_loses_what_a_rank_gave_is_wrong_on_all_ranks(got: float) -> None:
+    (found,) = summed(got)
+    assert "ranks 0-1 have not got the sum of what they gave" in found
+
+
+@pytest.mark.parametrize(
+    ("got", "more"),
+    [
+        (7.0, {}),
+        (7.00002, {}),
+        (7.5, {"dtype": "bfloat16"}),
+        (3.5, {"reduce": "AVG"}),
+        (4.0, {"reduce": "MAX"}),
+        (4.0, {"dtype": "int64"}),
+        (float("nan"), {}),
+        (7.0, {"norm": float("inf")}),
+    ],
+)
+def test_sum_that_is_right_up_to_rounding_or_not_known_is_silent(
+    got: float, more: dict[str, Any]
+) -> None:
+    assert summed(got, **more) == []
+
+
+def test_mean_that_is_a_sum_is_wrong() -> None:
+    (found,) = summed(7.0, reduce="AVG")
+    assert "the mean of what they gave" in found
+
+
+def test_all_to_all_gives_each_rank_its_parts() -> None:
+    two = job()
+    for rank in (0, 1):
+        two.call(rank, 0, "all_to_all")
+        two.call(rank, 1, "all_to_all")
+
+    def result(rank: int, sequence: int, given: tuple[int, ...], got: tuple[int, ...]) -> list[str]:
+        report = CollectiveResult(rank, "world", sequence, given, got)
+        return [each.message for each in two.log.add_result(report)]
+
+    assert result(0, 0, (1, 2), (1, 3)) == []
+    assert result(1, 0, (3, 4), (2, 4)) == []
+    assert result(0, 1, (1, 2), (1, 3)) == []
+    (found,) = result(1, 1, (3, 4), (1, 4))
     assert "rank 1 has not got what the other ranks gave" in found
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sonde.core.finding import Finding
 from sonde.ranks.ends import INTERRUPTED, RaisedError, RankEnds
+from sonde.ranks.job import RankJob
+from sonde.ranks.report import CollectiveReport, LoopReport, RankDescription, StepReport
 
 BAD_SAMPLE = RaisedError("ValueError", "sample 7 is empty", "train.py:20")
 PEER_GONE = RaisedError("RuntimeError", "Connection closed by peer", "train.py:31")
@@ -93,3 +96,34 @@ def test_rank_that_connects_again_has_not_ended() -> None:
     ends.resume(0)
     assert 0 not in ends
     assert stopped(ends, is_over=False) is None
+
+
+def waited_for(ends: RankEnds) -> Finding:
+    """Rank 0 waits in a collective that rank 1 has not come to, and which ends with ``ends``."""
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(RankDescription(rank, 2, {"world": (0, 1)}, {}, (), {}))
+        job.add(StepReport(rank, 3))
+        job.add(LoopReport(rank, "t.py:3", "t.py:2", ("t.py:5", "t.py:8")))
+    job.add(CollectiveReport(0, "world", 0, "all_reduce", "float32", 1, "SUM", -1, "t.py:2", 4))
+    (found,) = job.stopped(ends, is_over=True)
+    return found
+
+
+def test_line_that_leaves_the_loop_is_named() -> None:
+    ends = RankEnds()
+    ends.end(1, None, 0.0)
+    ends.end(0, PEER_GONE, LATER)
+    found = waited_for(ends)
+    assert found.rank == 1
+    assert "in the loop at t.py:2, which t.py:5 or t.py:8 leaves" in found.message
+    assert found.places[0] == "t.py:5"
+
+
+def test_rank_that_raised_has_left_no_loop() -> None:
+    ends = RankEnds()
+    ends.end(1, BAD_SAMPLE, 0.0)
+    ends.end(0, PEER_GONE, LATER)
+    found = waited_for(ends)
+    assert "loop" not in found.message
+    assert found.places == ("train.py:20",)

@@ -104,6 +104,7 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "only-last-micro-batch": RuleText("Only the last micro-batch's gradients are exchanged."),
     "backward-passes-differ": RuleText("Ranks accumulate different numbers of micro-batches."),
     "same-batch-on-ranks": RuleText("Data-parallel ranks get the same batches."),
+    "tensor-ranks-batches-differ": RuleText("Tensor-parallel ranks get different batches."),
     "random-states-differ": RuleText("Ranks of tensor parallelism use other random numbers."),
     "random-states-equal": RuleText("Shards of tensor parallelism use the same dropout mask."),
     "replicated-activations-differ": RuleText("An output that ranks have in common differs."),
@@ -115,7 +116,9 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "gradient-reduced-twice": RuleText("A gradient is in several reducing collectives of a step."),
     "clip-norm-wrong": RuleText("Gradients are clipped by another norm than that over all ranks."),
     "clip-norms-differ": RuleText("Clipping finds another norm on each rank."),
-    "decisions-differ": RuleText("Rates, skipped steps or trainable parameters differ."),
+    "decisions-differ": RuleText(
+        "Learning rates, skipped steps, modes, `requires_grad` or unused parameters differ."
+    ),
     "non-finite-on-rank": RuleText("One rank made NaN or Inf, and others got them from it."),
     "first-non-finite": RuleText("The op of the rank that made the first NaN or Inf."),
     "loss-weighted-by-rank": RuleText("Each rank averages over its own number of targets."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,6 +21,9 @@ UNEVEN: Final = frozenset({"all_to_all", "all_gather_uneven", "gather", "scatter
 """Collectives in which the ranks may give different numbers of elements."""
 _ROOT_ONLY: Final = frozenset({"gather", "scatter"})
 """Collectives for which ranks other than the root have no input, or no output."""
+_EPS: Final = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_ROUNDING: Final = 16.0
+"""How many roundings of the norm the projection of a sum may be wrong, times log2 of the ranks."""
 _MOST_OPEN: Final = 4096
 """Collectives of one group that wait for other ranks; beyond, the oldest are dropped."""
 
@@ -160,13 +164,18 @@ def _wrong_result(
     call: CollectiveReport, results: dict[int, CollectiveResult], ranks: tuple[int, ...]
 ) -> Iterator[Finding]:
     wrong = _wrong_ranks(call, results, ranks)
-    if not wrong:
-        return
     what = {
         "all_reduce": "have another result than the other ranks",
         "broadcast": f"have not got what rank {call.peer} sent",
-        "all_gather": "have not got what the other ranks gave",
-    }[call.kind]
+    }.get(call.kind, "have not got what the other ranks gave")
+    evidence: dict[str, object] = {"sequence": call.sequence, "group": call.group}
+    if not wrong and call.kind == "all_reduce" and (sums := _wrong_sum(call, results)):
+        wrong = sorted(results)
+        got, expected = sums
+        evidence |= {"projection": got, "expected": expected}
+        what = f"have not got the {'mean' if call.reduce == 'AVG' else 'sum'} of what they gave"
+    if not wrong:
+        return
     verb = what.replace("have", "has") if len(wrong) == 1 else what
     yield finding(
         "collective-result-wrong",
@@ -175,7 +184,7 @@ def _wrong_result(
         f"{call.step}, {ranks_text(wrong)} {verb}",
         step=call.step,
         ranks=wrong,
-        evidence={"sequence": call.sequence, "group": call.group},
+        evidence=evidence,
         advice="look for a buffer that is used again before an asynchronous collective has ended "
         "(wait() is missing), then at the network and the hardware of the rank",
         places=(call.source,),
@@ -191,7 +200,44 @@ def _wrong_ranks(
     if call.kind == "broadcast" and call.peer in results:
         sent = results[call.peer].inputs
         return [rank for rank, each in results.items() if each.outputs != sent]
-    if call.kind == "all_gather":
+    if call.kind in ("all_gather", "all_gather_into_tensor"):
         given = tuple(results[rank].inputs[0] for rank in ranks if results[rank].inputs)
         return [rank for rank, each in results.items() if each.outputs != given]
+    if call.kind == "all_to_all":
+        return _wrong_parts(results, ranks)
     return []
+
+
+def _wrong_parts(results: dict[int, CollectiveResult], ranks: tuple[int, ...]) -> list[int]:
+    """The ranks that have got another part than the one that was for them."""
+    size = len(ranks)
+    if any(len(each.inputs) != size or len(each.outputs) != size for each in results.values()):
+        return []
+    return [
+        rank
+        for place, rank in enumerate(ranks)
+        if results[rank].outputs != tuple(results[other].inputs[place] for other in ranks)
+    ]
+
+
+def _wrong_sum(
+    call: CollectiveReport, results: dict[int, CollectiveResult]
+) -> tuple[float, float] | None:
+    """A projection of the result and that of the sum of the inputs, if they differ by more than
+    rounding does. Rounding errors of the elements have no part in the signs of a projection, so
+    that they add up as in a norm. None also for NaN and Inf, and for reductions that do not add."""
+    known = list(results.values())
+    eps = _EPS.get(call.dtype)
+    is_whole = all(len(each.given) == len(each.got) > 1 for each in known)
+    if eps is None or call.reduce not in ("SUM", "AVG") or not is_whole:
+        return None
+    if not all(math.isfinite(value) for each in known for value in (*each.given, *each.got)):
+        return None
+    parts = len(known) if call.reduce == "AVG" else 1
+    size = math.fsum(each.given[-1] for each in known) / parts
+    allowed = _ROUNDING * max(1.0, math.log2(len(known))) * eps * size
+    for number, got in enumerate(known[0].got[:-1]):
+        expected = math.fsum(each.given[number] for each in known) / parts
+        if abs(got - expected) > allowed:
+            return got, expected
+    return None

@@ -9,7 +9,7 @@ from sonde.ranks.check import finding
 from sonde.ranks.collectives import CollectiveLog, call_text
 from sonde.ranks.ends import RankEnd
 from sonde.ranks.job_step import ranks_text
-from sonde.ranks.report import StackReport
+from sonde.ranks.report import LoopReport, StackReport
 
 
 def describe_hang(
@@ -52,8 +52,11 @@ def describe_hang(
     )
 
 
-def describe_stop(log: CollectiveLog, end: RankEnd, steps: Mapping[int, int]) -> Finding:
-    """A rank that ended while others went on. ``steps``: the last step of each rank."""
+def describe_stop(
+    log: CollectiveLog, end: RankEnd, steps: Mapping[int, int], loop: LoopReport | None = None
+) -> Finding:
+    """A rank that ended while others went on. ``steps``: the last step of each rank. ``loop``: that
+    which a rank without an error has left."""
     rank = end.rank
     after = f"after step {steps[rank]}" if rank in steps else "before its first step"
     last = log.last.get(rank)
@@ -61,17 +64,33 @@ def describe_stop(log: CollectiveLog, end: RankEnd, steps: Mapping[int, int]) ->
     what = f"the process of rank {rank} has ended {after}, and the other ranks have not"
     if end.error is not None:
         what = f"rank {rank} raised {end.error} {after}, and the other ranks did not"
+    advice = f"look at the output of rank {rank}: it raised, was killed, or left its loop early"
+    if loop is not None:
+        advice = (
+            f"let all ranks leave the loop at {loop.loop} after the same step: decide it from what "
+            "all of them have, and give them equally many batches"
+        )
     source = "" if last is None else last.source
+    left = "" if loop is None else _left(loop)
     return finding(
         "rank-stopped",
         "established",
-        f"{what}{where}",
+        f"{what}{left}{where}",
         step=steps.get(rank, -1) + 1,
         ranks=(rank,),
         evidence={"last_step": steps.get(rank, -1), "error": str(end.error or "")},
-        advice=f"look at the output of rank {rank}: it raised, was killed, or left its loop early",
-        places=(source if end.error is None else end.error.source or source,),
+        advice=advice,
+        places=(
+            *(() if loop is None else (*loop.exits, loop.loop)),
+            source if end.error is None else end.error.source or source,
+        ),
     )
+
+
+def _left(loop: LoopReport) -> str:
+    by = " or ".join(loop.exits)
+    how = f"which {by} leaves" if by else "which has ended"
+    return f"; its last step was at {loop.step_line}, in the loop at {loop.loop}, {how}"
 
 
 def _line(

@@ -9,8 +9,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from sonde.core.finding import Finding
+from sonde.ranks.between_samples import SpotLog
 from sonde.ranks.check import Mismatch, StepCheck
-from sonde.ranks.checks import STEP_CHECKS
+from sonde.ranks.checks import STEP_CHECKS, replicas
+from sonde.ranks.checks.replicas import judge_last_steps
 from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.ends import RankEnds
 from sonde.ranks.epochs import EpochLog
@@ -22,9 +24,11 @@ from sonde.ranks.report import (
     CollectiveReport,
     CollectiveResult,
     EpochReport,
+    LoopReport,
     NonFiniteReport,
     RankDescription,
     RankReport,
+    SpotReport,
     StackReport,
     StepReport,
 )
@@ -46,6 +50,7 @@ class RankJob:
         self._descriptions: dict[int, RankDescription] = {}
         self._steps: dict[int, dict[int, StepReport]] = {}
         self._initials = InitialStates()
+        self._spots = SpotLog()
         self._judged: JobStep | None = None
         self._initial: JobStep | None = None
         self._strikes: dict[tuple[str, str], deque[bool]] = {}
@@ -56,6 +61,7 @@ class RankJob:
         self._epochs = EpochLog()
         self._origins = FirstNonFinite(self._collectives.name)
         self._stacks: dict[int, StackReport] = {}
+        self._loops: dict[int, LoopReport] = {}
         self._groups: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.world_size = 0
         self.last_steps: dict[int, int] = {}
@@ -82,6 +88,7 @@ class RankJob:
         found = list(self._judge_initial(self._initials.rest()))
         found += [each for step in sorted(self._steps) for each in self._judge(step)]
         found += self._pending()
+        found += self._since_last_sample()
         return self._keep([*found, *self._origins.finish()])
 
     def hang(self, gone: dict[int, str], silent_seconds: float) -> Finding:
@@ -101,7 +108,8 @@ class RankJob:
         end = ends.first_stopped(self.last_steps, is_over=is_over, awaited=awaited)
         if end is None:
             return []
-        return self._keep([describe_stop(self._collectives, end, self.last_steps)])
+        loop = self._loops.get(end.rank) if end.is_orderly else None
+        return self._keep([describe_stop(self._collectives, end, self.last_steps, loop)])
 
     def _keep(self, found: Iterable[Finding]) -> list[Finding]:
         new = list(found)
@@ -125,12 +133,16 @@ class RankJob:
                     yield found
             case CollectiveResult():
                 yield from self._collectives.add_result(report)
+            case SpotReport():
+                self._spots.add(report)
             case EpochReport():
                 yield from self._epochs.add(report)
             case NonFiniteReport():
                 yield from self._origins.add(report, self.world_size)
             case StackReport():
                 self._stacks[report.rank] = report
+            case LoopReport():
+                self._loops[report.rank] = report
 
     def _shared(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """One object for equal ranks: a thousand descriptions name the same thousand ranks."""
@@ -166,9 +178,11 @@ class RankJob:
         reports = self._steps.pop(number)
         if len(reports) > 1:
             previous, initial = self._judged, self._initial
-            yield from self._judge_step(
-                JobStep(number, self._descriptions, reports, previous, initial)
-            )
+            between = self._spots.before(number)
+            step = JobStep(number, self._descriptions, reports, previous, initial, between)
+            yield from self._judge_step(step)
+            if step.is_sampled:
+                self._spots.forget(number)
 
     def _judge_step(self, step: JobStep) -> Iterator[Finding]:
         # The state before the first step is no step, but for a dump, which has that step's ops.
@@ -192,6 +206,19 @@ class RankJob:
                 self._reported.add(key)
                 found.append(mismatch.finding)
         return found
+
+    def _since_last_sample(self) -> Iterator[Finding]:
+        """What the last steps show, which may be many: where they are fast, few are compared."""
+        last = self._judged
+        if last is None:
+            return
+        between = self._spots.before()
+        step = JobStep(last.step, last.descriptions, last.reports, last, self._initial, between)
+        for mismatch in judge_last_steps(step):
+            key = (replicas.CHECK.kind, mismatch.subject)
+            if key not in self._reported and not self._is_explained(mismatch):
+                self._reported.add(key)
+                yield mismatch.finding
 
     def _is_explained(self, mismatch: Mismatch) -> bool:
         """Whether a finding that was reported is the cause of this one."""

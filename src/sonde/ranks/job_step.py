@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from sonde.ranks.report import (
     RankDescription,
     RankGradient,
     RankTensor,
+    SpotDigests,
     StepReport,
 )
 
@@ -23,13 +24,15 @@ T = TypeVar("T")
 class JobStep:
     """The reports of one step. ``reports`` has those ranks that reported it; each of them has a
     description. ``previous``: the last step before it whose tensors were hashed, if any;
-    ``initial``: the state before the first step. ``previous`` has no ``previous`` itself."""
+    ``initial``: the state before the first step. ``previous`` has no ``previous`` itself.
+    ``between``: by rank, hashes of the steps between them (``between_samples``)."""
 
     step: int
     descriptions: Mapping[int, RankDescription]
     reports: Mapping[int, StepReport]
     previous: JobStep | None = None
     initial: JobStep | None = None
+    between: Mapping[int, Sequence[SpotDigests]] = field(default_factory=dict)
     _known: _Known = field(default_factory=lambda: _Known(), compare=False, repr=False)
 
     @property
@@ -87,8 +90,8 @@ class JobStep:
 
     def is_replica(self, placed: PlacedTensor) -> bool:
         """Whether the tensor is meant to be the same on all ranks. Where nobody has declared it, it
-        is if it was the same before the first step."""
-        if not placed.tensor.is_inferred:
+        is if it was the same before the first step, or is a copy of what is."""
+        if not placed.tensor.is_inferred or placed.tensor.kind == "copy":
             return True
         initial = self if self.step < 0 else self.initial
         if initial is None:

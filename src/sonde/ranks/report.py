@@ -12,14 +12,17 @@ import msgspec
 
 from sonde.core.errors import SondeError
 
-TensorKind = Literal["parameter", "buffer", "state"]
+TensorKind = Literal["parameter", "buffer", "state", "copy"]
+"""``copy``: a parameter that no optimizer changes, of a network that has the same parameters as a
+trained one, such as a moving average."""
 GroupRole = Literal["data", "tensor", "pipeline"]
 CollectiveSource = Literal["calls", "recorder"]
 """Who reported a collective: the function that the program called, or torch's flight recorder,
 which also has those that C++ code starts. Each counts the collectives of a group by itself."""
 PlacementKind = Literal["replicated", "sharded", "partial"]
-EVAL_MODE: Final = "the network in eval mode"
-"""A name in ``StepReport.decisions``."""
+EVAL_MODE: Final = "network in eval mode"
+MODULES_IN_EVAL: Final = "modules in eval mode"
+"""Names in ``StepReport.decisions``."""
 PROJECTIONS: Final = 4
 """The number of projections of a gradient (``RankGradient``)."""
 
@@ -39,7 +42,7 @@ class Placement(msgspec.Struct, frozen=True, array_like=True):
 class RankTensor(msgspec.Struct, frozen=True, array_like=True):
     """A tensor that every step reports. ``placements`` has one entry for each group that the tensor
     is laid out over. ``is_inferred``: nobody declared the placement. ``owner``: the parameter that
-    a state of an optimizer belongs to."""
+    a state of an optimizer belongs to, or that it is a copy of."""
 
     name: str
     kind: TensorKind
@@ -171,7 +174,8 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     the loss before backward. ``source``: the line of the optimizer's step. ``ops`` and
     ``activations``: of sampled steps, in their order; activations only in tensor parallelism.
     ``origin``: in a step with NaN or Inf. ``reported``: the loss that the program reduced.
-    ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same.
+    ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same. ``entry``:
+    the first input that a sharded module has got; it is declared if the ranks replicate it.
 
     ``step`` is -1 for the state before the first step.
     """
@@ -197,6 +201,22 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     origin: OriginOnRank | None = None
     reported: ReportedLoss | None = None
     ops_step: int = -1
+    entry: RankActivation | None = None
+
+
+class SpotDigests(msgspec.Struct, frozen=True, array_like=True):
+    """Hashes of a few elements of each replicated parameter after a step: 8 bytes each, the lowest
+    first, in the order of the description; 0 for a parameter without values."""
+
+    step: int
+    digests: bytes
+
+
+class SpotReport(msgspec.Struct, frozen=True, array_like=True, tag="spots"):
+    """The hashes of the steps of one rank since its last such report, in their order."""
+
+    rank: int
+    steps: tuple[SpotDigests, ...]
 
 
 class EpochReport(msgspec.Struct, frozen=True, array_like=True, tag="epoch"):
@@ -229,13 +249,17 @@ class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collec
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result"):
-    """The result of a collective on one rank: hashes of its inputs and outputs, in their order."""
+    """The result of a collective on one rank: hashes of its inputs and outputs, in their order; of
+    an all_to_all those of the parts for and from each rank. Of an all_reduce of floating-point
+    numbers also ``given`` and ``got``: projections as of a `RankGradient`, then the norm."""
 
     rank: int
     group: str
     sequence: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    given: tuple[float, ...] = ()
+    got: tuple[float, ...] = ()
 
 
 class NonFiniteReport(msgspec.Struct, frozen=True, array_like=True, tag="nonfinite"):
@@ -251,6 +275,16 @@ class NonFiniteReport(msgspec.Struct, frozen=True, array_like=True, tag="nonfini
     sequence: int = -1
 
 
+class LoopReport(msgspec.Struct, frozen=True, array_like=True, tag="loop"):
+    """The end of a rank's training: the line of its last step, that of the innermost loop around
+    it, and the first lines that leave that loop or one around it, if there are any."""
+
+    rank: int
+    step_line: str
+    loop: str
+    exits: tuple[str, ...] = ()
+
+
 class StackReport(msgspec.Struct, frozen=True, array_like=True, tag="stack"):
     """Where a rank stands: the user's innermost line, and the Python stack of its main thread."""
 
@@ -262,11 +296,13 @@ class StackReport(msgspec.Struct, frozen=True, array_like=True, tag="stack"):
 RankReport = (
     RankDescription
     | StepReport
+    | SpotReport
     | EpochReport
     | CollectiveReport
     | CollectiveResult
     | NonFiniteReport
     | StackReport
+    | LoopReport
 )
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(tuple[RankReport, ...])

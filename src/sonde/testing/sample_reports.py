@@ -38,7 +38,7 @@ def sample_reports(rank: int, world_size: int, step: int) -> bytes:
             rank,
             step,
             digests,
-            decisions={"the learning rate": "0.1"},
+            decisions={"learning rate": "0.1"},
             loss=1.0 / (step + 1),
             batch_digest=1000 * step + rank + 1,
             source="train.py:20",

@@ -21,6 +21,7 @@ from sonde.ranks.checks import (
     reported_loss,
     same_batch,
     shards,
+    tensor_batches,
 )
 
 STEP_CHECKS: tuple[StepCheck, ...] = (
@@ -28,6 +29,7 @@ STEP_CHECKS: tuple[StepCheck, ...] = (
     replicas.CHECK,
     shards.CHECK,
     random_states.CHECK,
+    tensor_batches.CHECK,
     gradients_exchanged.CHECK,
     reduction.CHECK,
     coverage.CHECK,

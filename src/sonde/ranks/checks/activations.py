@@ -76,6 +76,7 @@ def _mismatch(
                 "ranks-differ-at-init",
                 "replicas-differ",
                 "replicated-gradient-not-reduced",
+                "tensor-ranks-batches-differ",
             }
         ),
     )

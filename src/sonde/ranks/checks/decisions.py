@@ -3,39 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
-from sonde.ranks.report import EVAL_MODE
+from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL
+
+_MOST_TEXT = 200
+_UNUSED_WINDOW = 1000
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
-    groups = step.groups("data")
-    for group in groups:
+    for group in (*step.groups("data"), *step.groups("tensor")):
         names = dict.fromkeys(name for rank in group for name in step.reports[rank].decisions)
         for name in names:
             values = {rank: step.reports[rank].decisions.get(name, "none") for rank in group}
             if len(sets := split(values)) > 1:
                 yield _mismatch(step, group, name, values, sets)
+    if step.is_sampled:
+        yield from _unused(step)
+
+
+def _unused(step: JobStep) -> Iterator[Mismatch]:
+    """Parameters without a gradient, which a rank looks for in compared steps only: their strikes
+    are far apart."""
+    for group in step.groups("data"):
+        unused = {rank: set(step.reports[rank].without_gradient) for rank in group}
+        on_all = set.intersection(*unused.values())
+        values = {rank: ", ".join(sorted(each - on_all)) or "none" for rank, each in unused.items()}
+        if len(sets := split(values)) > 1:
+            yield replace(
+                _mismatch(step, group, "parameters without a gradient", values, sets),
+                window=_UNUSED_WINDOW,
+            )
 
 
 def _mismatch(
     step: JobStep, group: tuple[int, ...], name: str, values: dict[int, str], sets: list[list[int]]
 ) -> Mismatch:
     few, many = sets[-1], sets[0]
+    shown = {rank: _short(values[rank]) for rank in (few[0], many[0])}
+    is_mode = name in (EVAL_MODE, MODULES_IN_EVAL)
     return Mismatch(
         finding(
             "decisions-differ",
             "established",
-            f"{name} is {values[few[0]]} on {ranks_text(few)} and {values[many[0]]} on "
+            f"{name}: {shown[few[0]]} on {ranks_text(few)}, {shown[many[0]]} on "
             f"{ranks_text(many)}, in step {step.step}",
             step=step.step,
             ranks=few,
             evidence={"what": name, "values": values},
             advice="call train() again after an evaluation, on each rank that has called eval()"
-            if name == EVAL_MODE
-            else f"let all ranks decide alike: compute {name} from what all ranks have, or "
-            "broadcast it",
+            if is_mode
+            else f"let all ranks decide alike ({name}): from what all ranks have, or by a "
+            "broadcast",
             places=(step.reports[few[0]].source,),
         ),
         subject=f"{name} {group}",
@@ -43,4 +64,8 @@ def _mismatch(
     )
 
 
-CHECK = StepCheck("decisions-differ", judge, "One step.")
+def _short(value: str) -> str:
+    return value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}..."
+
+
+CHECK = StepCheck("decisions-differ", judge, "One step; parameters that no rank uses.")

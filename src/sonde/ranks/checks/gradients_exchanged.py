@@ -10,7 +10,12 @@ from sonde.ranks.job_step import JobStep, gradients_by_name, ranks_text, split
 from sonde.ranks.report import RankGradient
 
 
-def judge(step: JobStep) -> Iterator[Mismatch]:
+def replicated_gradients(
+    step: JobStep,
+) -> dict[tuple[int, ...], tuple[list[str], list[str], bool]]:
+    """By ranks, the replicated parameters whose gradients differ when the optimizer uses them, then
+    those whose gradients are equal although the ranks computed different ones, and whether the
+    placement is inferred."""
     gradients = gradients_by_name(step)
     groups: dict[tuple[int, ...], tuple[list[str], list[str], bool]] = {}
     for placed in step.placed("replicated"):
@@ -28,8 +33,12 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         )
         is_equal = len(split(known, key=lambda each: each.digest)) == 1
         (exchanged if is_equal else different).append(placed.tensor.name)
+    return groups
+
+
+def judge(step: JobStep) -> Iterator[Mismatch]:
     tensor_parallel = step.groups("tensor")
-    for ranks, (different, exchanged, is_inferred) in groups.items():
+    for ranks, (different, exchanged, is_inferred) in replicated_gradients(step).items():
         if different and ranks in tensor_parallel:
             yield _not_reduced(step, ranks, different, exchanged)
         elif different:
@@ -137,12 +146,6 @@ def _not_reduced(
         "each rank has the part of the gradient that its shards give: all_reduce it in the "
         f"backward pass, where {place or 'the replicated value'} is given to the shards"
     )
-    batches = split({rank: step.reports[rank].batch_digest for rank in ranks})
-    if len(batches) > 1 and all(step.reports[rank].batch_digest for rank in ranks):
-        why += f"; {ranks_text(batches[-1])} got another batch than {ranks_text(batches[0])}"
-        advice = (
-            "give all tensor-parallel ranks of a group the same batches; if they have: " + advice
-        )
     names = f"{', '.join(different[:3])}{' and others' if len(different) > 3 else ''}"
     return Mismatch(
         finding(
@@ -157,7 +160,6 @@ def _not_reduced(
                 "different": len(different),
                 "compared": len(different) + len(equal),
                 "module": place,
-                "batches": batches,
             },
             advice=advice,
             places=(place, *different[:3], step.reports[ranks[0]].source),
@@ -165,7 +167,7 @@ def _not_reduced(
         ),
         subject=str(ranks),
         strikes=2,
-        explained_by=frozenset({"random-states-differ"}),
+        explained_by=frozenset({"random-states-differ", "tensor-ranks-batches-differ"}),
     )
 
 

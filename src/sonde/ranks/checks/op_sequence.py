@@ -137,6 +137,7 @@ def _mismatch(
         ),
         subject=str(group),
         strikes=3,
+        explained_by=frozenset({"decisions-differ"}),
         is_sure_at_end=dumped_step is not None,
     )
 

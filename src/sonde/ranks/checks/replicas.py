@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sonde.core.finding import EvidenceStatus
+from sonde.ranks.between_samples import spot_table, steps_of_all
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import (
     JobStep,
@@ -15,6 +16,7 @@ from sonde.ranks.job_step import (
     split,
     step_name,
 )
+from sonde.ranks.report import TensorKind
 
 _CAUSES = frozenset(
     {
@@ -28,6 +30,7 @@ _CAUSES = frozenset(
         "random-states-differ",
         "ranks-differ-at-init",
         "replicated-gradient-not-reduced",
+        "tensor-ranks-batches-differ",
     }
 )
 """Faults that make replicas differ: each is reported instead of this one."""
@@ -46,12 +49,35 @@ _BUFFERS = (
 )
 
 
+_COPIES = (
+    "make the copy when all ranks have the same weights (after DDP was made, or with one seed), "
+    "and update it on each of them in the same steps, from weights after the exchange"
+)
+_PLURALS: dict[TensorKind, str] = {
+    "parameter": "parameters",
+    "buffer": "buffers",
+    "state": "optimizer states",
+    "copy": "parameters of a copy",
+}
+
+
 @dataclass(slots=True)
 class _Group:
-    """The tensors of one kind that are replicated over the same ranks."""
+    """The tensors of one kind that are replicated over the same ranks, and those that differ."""
 
-    total: int
-    different: list[tuple[PlacedTensor, list[list[int]]]]
+    compared: list[PlacedTensor] = field(default_factory=list)
+    different: list[tuple[PlacedTensor, list[list[int]]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """``step``: the first after which replicas were seen to differ. ``last_equal``: the last one
+    after which all elements were the same, ``last_spots``: in which the few that are hashed in
+    every step were; None: unknown."""
+
+    step: int
+    last_equal: int | None = None
+    last_spots: int | None = None
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -59,7 +85,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
     for key, group in _compared(step).items():
         if group.different:
             known = None if before is None or key not in before else before[key]
-            yield _mismatch(step, group, known, key[0])
+            yield _mismatch(step, *_since(step, group, known))
 
 
 def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
@@ -71,8 +97,8 @@ def _compared(step: JobStep) -> dict[tuple[str, tuple[int, ...]], _Group]:
         digests = table.of(placed.tensor.name, placed.ranks)
         if len(digests) < 2 or not (step.is_replica(placed) or _key(placed) in exchanged):
             continue
-        group = found.setdefault((placed.tensor.kind, placed.ranks), _Group(0, []))
-        group.total += 1
+        group = found.setdefault((placed.tensor.kind, placed.ranks), _Group())
+        group.compared.append(placed)
         if len(sets := split(digests)) > 1:
             group.different.append((placed, sets))
     return found
@@ -104,55 +130,112 @@ def _exchanged(step: JobStep) -> set[tuple[str, tuple[int, ...]]]:
     return found
 
 
-def _mismatch(step: JobStep, group: _Group, before: _Group | None, kind: str) -> Mismatch:
+def judge_last_steps(step: JobStep) -> Iterator[Mismatch]:
+    """What differs in the steps after the last compared one, which is ``step.previous``, and still
+    does in the last of them."""
+    for group in () if step.previous is None else _compared(step.previous).values():
+        placed = group.compared[0]
+        if placed.tensor.kind != "parameter" or group.different:
+            continue
+        first, since = _first_spots(step, group, step.step)
+        last = steps_of_all(step.between, placed.ranks, step.step)[-1:]
+        if first is None or not all(_differ(step, group, number) for number in last):
+            continue
+        if (found := _mismatch(step, first, since)).is_sure_at_end:
+            yield found
+
+
+def _since(step: JobStep, group: _Group, before: _Group | None) -> tuple[_Group, _Since]:
+    """What differed first, and since when."""
+    if step.step < 0 or _differed_at_start(step, group.different[0][0]):
+        return group, _Since(-1)
+    if step.previous is None or before is None or before.different:
+        return group, _Since(step.step)
+    first, since = _first_spots(step, group, step.previous.step)
+    return (group, replace(since, step=step.step)) if first is None else (first, since)
+
+
+def _first_spots(step: JobStep, group: _Group, after: int) -> tuple[_Group | None, _Since]:
+    """What differed first in the steps after ``after``, in which all was equal; None if nothing."""
+    last_spots = None
+    for number in steps_of_all(step.between, group.compared[0].ranks, after):
+        if different := _differ(step, group, number):
+            return _Group(group.compared, different), _Since(number, after, last_spots)
+        last_spots = number
+    return None, _Since(after, after, last_spots)
+
+
+def _differ(
+    step: JobStep, group: _Group, number: int
+) -> list[tuple[PlacedTensor, list[list[int]]]]:
+    """The tensors of which the hashed elements differ after step ``number``."""
+    ranks = group.compared[0].ranks
+    table = spot_table(step.between, step.descriptions, ranks, number)
+    sets = [(each, split(table.get(each.tensor.name, {}))) for each in group.compared]
+    return [each for each in sets if len(each[1]) > 1]
+
+
+def _mismatch(step: JobStep, group: _Group, since: _Since) -> Mismatch:
     placed, sets = group.different[0]
-    initial = step.step < 0 or _differed_at_start(step, placed)
-    last_equal = None
-    is_known = not initial and before is not None and not before.different
-    if is_known and step.previous is not None:
-        last_equal = step.previous.step
+    kind = placed.tensor.kind
+    is_initial = since.step < 0
     # Gradients that are exchanged show that the ranks are meant to have the same weights.
     is_sure = not placed.tensor.is_inferred or _key(placed) in _exchanged(step)
     status: EvidenceStatus = "established" if is_sure else "supported"
-    if kind == "buffer" and placed.tensor.is_inferred:
-        is_sure, status = False, "hypothesis"  # A rank may count or average its own data in it.
-    when = -1 if initial else step.step
+    if (kind == "buffer" and placed.tensor.is_inferred) or (kind == "copy" and is_initial):
+        # A rank may count or average its own data in a buffer, or go on with a copy of its own.
+        is_sure, status = False, "hypothesis"
     name = placed.tensor.name
     return Mismatch(
         finding(
-            "ranks-differ-at-init" if initial else "replicas-differ",
+            "ranks-differ-at-init" if is_initial else "replicas-differ",
             status,
-            _message(group, kind, when, last_equal),
-            step=max(when, 0),
+            _message(group, since),
+            step=max(since.step, 0),
             ranks=sets[-1],
             evidence={
                 "tensor": name,
                 "group": placed.group,
                 "different": len(group.different),
-                "compared": group.total,
-                "last_equal_step": last_equal,
+                "compared": len(group.compared),
+                "last_equal_step": since.last_equal,
+                "last_step_with_equal_spots": since.last_spots,
                 "sets": [list(each) for each in sets],
             },
-            advice=_AT_START if initial else _BUFFERS if kind == "buffer" else _LATER,
+            advice=_advice(kind, is_initial=is_initial),
             places=(name, step.reports[sets[-1][0]].source),
             parameter=name if kind == "parameter" else None,
         ),
         subject=f"{kind} {placed.ranks}",
-        strikes=1 if initial else 4,
-        explained_by=frozenset() if initial else _CAUSES,
+        strikes=1 if is_initial else 4,
+        explained_by=_explained_by(kind, is_initial=is_initial),
         is_sure_at_end=is_sure,
     )
 
 
-def _message(group: _Group, kind: str, when: int, last_equal: int | None) -> str:
+def _advice(kind: TensorKind, *, is_initial: bool) -> str:
+    if kind == "copy":
+        return _COPIES
+    return _AT_START if is_initial else _BUFFERS if kind == "buffer" else _LATER
+
+
+def _explained_by(kind: TensorKind, *, is_initial: bool) -> frozenset[str]:
+    """A copy of weights differs as they do."""
+    own = frozenset({"ranks-differ-at-init", "replicas-differ"} if kind == "copy" else ())
+    return own if is_initial else own | _CAUSES
+
+
+def _message(group: _Group, since: _Since) -> str:
     placed, sets = group.different[0]
     few = sets[-1]
-    what = {"parameter": "parameters", "buffer": "buffers", "state": "optimizer states"}[kind]
-    since = "" if last_equal is None else f"; they were equal {step_name(last_equal)}"
+    what = _PLURALS[placed.tensor.kind]
+    before = "" if since.last_equal is None else f"; they were equal {step_name(since.last_equal)}"
+    if since.last_spots is not None:
+        before += f", and {step_name(since.last_spots)} in the elements that every step compares"
     return (
         f"{ranks_text(few)} {'has' if len(few) == 1 else 'have'} another {placed.tensor.name} than "
-        f"{ranks_text(sets[0])} {step_name(when)}: {len(group.different)} of {group.total} "
-        f"{what} differ{since}"
+        f"{ranks_text(sets[0])} {step_name(since.step)}: {len(group.different)} of "
+        f"{len(group.compared)} {what} differ{before}"
     )
 
 

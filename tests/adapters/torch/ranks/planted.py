@@ -308,7 +308,11 @@ FAULTS = {
         uneven_targets, "loss-weighted-by-rank", (1,), code="backward()", text="3.5 times"
     ),
     "learning_rate_differs": Fault(
-        learning_rate_differs, "decisions-differ", (1,), code="optimizer.step()", text="is 0.05 on"
+        learning_rate_differs,
+        "decisions-differ",
+        (1,),
+        code="optimizer.step()",
+        text="learning rate: 0.05 on",
     ),
 }
 FAULTS_OF_FOUR = {"odd_rank": Fault(odd_rank, "odd-rank-out", (2,), code="backward()")}

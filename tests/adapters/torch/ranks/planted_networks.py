@@ -10,6 +10,7 @@ from tests.adapters.torch.ranks.planted import Fault, Training, average, batches
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -126,6 +127,16 @@ def other_batches_under_tensor_parallelism(rank: int, world: int) -> None:
     train(model, batches(rank))
 
 
+def parts_of_a_sequence(rank: int, world: int) -> None:
+    """Each rank gives the network its part of one batch, as in sequence parallelism."""
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+    plan = {
+        "0": ColwiseParallel(input_layouts=Shard(0)),
+        "2": RowwiseParallel(output_layouts=Shard(0)),
+    }
+    train(parallelize_module(net(), mesh, plan), batches(rank))
+
+
 def uneven_inputs(rank: int, world: int) -> None:
     """Rank 1 has more batches in each epoch; `join` lets rank 0 wait for it."""
     model = DistributedDataParallel(net())
@@ -134,23 +145,43 @@ def uneven_inputs(rank: int, world: int) -> None:
             train(model, batches(rank, 8 + 3 * rank))
 
 
+def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(net(), nn.Dropout(0.1), nn.Tanh()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(rank):
+        if rank == 1:
+            model.module[1].eval()
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
 FAULTS = {
+    "dropout_in_eval_on_one_rank": Fault(
+        dropout_in_eval_on_one_rank,
+        "decisions-differ",
+        (1,),
+        code="optimizer.step()",
+        text="modules in eval mode: 1 on rank 1, none on rank 0, in step 0",
+    ),
     "evaluation_left_on_one_rank": Fault(
         evaluation_left_on_one_rank,
         "decisions-differ",
         (1,),
         code="optimizer.step()",
-        text="the network in eval mode is none on rank 1 and Sequential on rank 0, in step 3",
+        text="network in eval mode: none on rank 1, Sequential on rank 0, in step 3",
     ),
     "exchange_off_under_fsdp": Fault(
         exchange_off_under_fsdp, "gradients-not-exchanged", (0, 1), "0.weight", text="none of the 4"
     ),
     "other_batches_under_tensor_parallelism": Fault(
         other_batches_under_tensor_parallelism,
-        "replicated-gradient-not-reduced",
-        (0, 1),
-        "2.bias",
-        text="rank 1 got another batch than rank 0",
+        "tensor-ranks-batches-differ",
+        (1,),
+        "0",
+        code=".backward()",
+        text="rank 1 got another batch than rank 0 in step 0",
     ),
     "lost_all_reduce_of_the_second_network": Fault(
         lost_all_reduce_of_the_second_network,
@@ -164,5 +195,6 @@ CONTROLS: dict[str, Training] = {
     "evaluation_on_one_rank": evaluation_on_one_rank,
     "exchanged_tokens": exchanged_tokens,
     "uneven_inputs": uneven_inputs,
+    "parts_of_a_sequence": parts_of_a_sequence,
     "two_networks": two_networks,
 }

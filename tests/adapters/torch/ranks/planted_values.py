@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
 
 def reported_mean_of_means(rank: int, world: int) -> None:
@@ -70,6 +72,69 @@ def averaged_twice(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def changed_between_samples(rank: int, world: int) -> None:
+    """Steps after the first five are too fast to be compared."""
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, (x, y) in enumerate(batches(rank, 12)):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if rank == 1 and number == 6:
+            with torch.no_grad():
+                model.module[2].weight.mul_(1.01)
+
+
+def averaged_on_one_rank_more(rank: int, world: int) -> None:
+    """Rank 1 updates the average in every step, rank 0 in all but the fourth."""
+    model = DistributedDataParallel(net())
+    shadow = copy.deepcopy(model.module)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, (x, y) in enumerate(batches(rank, 40)):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+        if rank == 1 or number != 1:
+            with torch.no_grad():
+                for mean, now in zip(shadow.parameters(), model.parameters(), strict=True):
+                    mean.lerp_(now, 0.1)
+
+
+def copied_before_the_broadcast(rank: int, world: int) -> None:
+    """The weights that DDP broadcasts later; the teacher keeps those of its rank."""
+    model = net(seed=rank)
+    teacher = copy.deepcopy(model).requires_grad_(False)
+    wrapper = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(wrapper.parameters(), lr=0.1)
+    for x, _ in batches(rank):
+        optimizer.zero_grad()
+        with torch.no_grad():
+            target = teacher(x).softmax(-1)
+        cross_entropy(wrapper(x), target).backward()
+        optimizer.step()
+
+
+def averaged_model_and_target(rank: int, world: int) -> None:
+    """An average that torch keeps, a target that is copied from time to time, and an average that
+    one rank keeps alone."""
+    model = DistributedDataParallel(net())
+    own = copy.deepcopy(model.module) if rank == 0 else None
+    average_of = AveragedModel(model.module)
+    target = copy.deepcopy(model.module).eval()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for number, (x, y) in enumerate(batches(rank)):
+        optimizer.zero_grad()
+        with torch.no_grad():
+            near = target(x)
+        (cross_entropy(model(x), y) + (near - model(x)).square().mean()).backward()
+        optimizer.step()
+        average_of.update_parameters(model.module)
+        if number % 3 == 2:
+            target.load_state_dict(model.module.state_dict())
+        if own is not None:
+            own.load_state_dict(model.module.state_dict())
+
+
 class Codebook(nn.Module):
     """Averages what it sees in a buffer, and subtracts it."""
 
@@ -116,6 +181,28 @@ FAULTS = {
     "averaged_twice": Fault(
         averaged_twice, "gradient-reduced-twice", (0, 1), "0.weight", text="4 of 4"
     ),
+    "changed_between_samples": Fault(
+        changed_between_samples,
+        "replicas-differ",
+        (1,),
+        "2.weight",
+        text="after step 7: 1 of 4 parameters differ; they were equal after step 4, and after step "
+        "6 in the elements that every step compares",
+    ),
+    "averaged_on_one_rank_more": Fault(
+        averaged_on_one_rank_more,
+        "replicas-differ",
+        (1,),
+        code="optimizer.step()",
+        text="after step 2: 4 of 4 parameters of a copy differ; they were equal after step 1",
+    ),
+    "copied_before_the_broadcast": Fault(
+        copied_before_the_broadcast,
+        "ranks-differ-at-init",
+        (1,),
+        code="optimizer.step()",
+        text="4 of 4 parameters of a copy differ",
+    ),
     "buffer_of_own_data": Fault(buffer_of_own_data, "replicas-differ", (1,), "mean", text="1 of 1"),
     "reported_mean_of_means": Fault(
         reported_mean_of_means, "loss-not-of-all-targets", (0, 1), code="dist.all_reduce(shown)"
@@ -125,6 +212,7 @@ CONTROLS: dict[str, Training] = {
     each.__name__: each
     for each in (
         weighted_and_reported,
+        averaged_model_and_target,
         codebook_of_rank_zero,
         batch_norm_without_broadcast,
         fsdp_of_batch_norm,

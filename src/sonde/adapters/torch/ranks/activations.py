@@ -70,6 +70,7 @@ class ModuleOutputs:
     _before: dict[str, tuple[int, int]] = field(default_factory=dict)
     _handles: list[Any] = field(default_factory=list)
     _replaced: Removals = field(default_factory=Removals)
+    _entry: RankActivation | None = None
 
     def follow(self, module: nn.Module) -> None:
         """Follow the modules inside ``module`` until `leave` is called."""
@@ -84,6 +85,8 @@ class ModuleOutputs:
             if inner is module or not label or isinstance(inner, (nn.Sequential, nn.ModuleList)):
                 continue
             self._handles.append(inner.register_forward_hook(_after(self, label)))
+            if any(hasattr(each, "device_mesh") for each in inner.parameters(recurse=False)):
+                self._handles.append(inner.register_forward_pre_hook(_entering(self, label)))
             if isinstance(inner, _DROPOUTS) and inner.training and inner.p > 0:
                 self._handles.append(inner.register_forward_pre_hook(_ahead(self, label)))
 
@@ -109,6 +112,23 @@ class ModuleOutputs:
         )
         self._found, self._calls = {}, {}
         return found
+
+    def take_entry(self) -> RankActivation | None:
+        """The first input of the step that a module takes as a DTensor: where the program says how
+        its batches are laid out. Without a hash if it is not replicated."""
+        found, self._entry = self._entry, None
+        return found
+
+    def enters(self, name: str, args: tuple[Any, ...]) -> None:
+        """A sharded module begins."""
+        if self._entry is not None:
+            return
+        with self.shield, private.unobserved(), torch.no_grad():
+            given = next((each for each in args if hasattr(each, "device_mesh")), None)
+            if given is not None:
+                is_replicated = _placement(given) == "replicated"
+                digest = tensor_digest(given) if is_replicated else 0
+                self._entry = RankActivation(name, digest, is_declared=is_replicated)
 
     def begins(self, name: str, args: tuple[Any, ...]) -> None:
         """A dropout begins: keep what it drops, and the random state that it draws from."""
@@ -204,6 +224,14 @@ def _drawing(
 def _ahead(owner: ModuleOutputs, name: str) -> Callable[..., None]:
     def begins(module: nn.Module, args: tuple[Any, ...]) -> None:
         owner.begins(name, args)
+
+    private.hide_from_compiler(begins)
+    return begins
+
+
+def _entering(owner: ModuleOutputs, name: str) -> Callable[..., None]:
+    def begins(module: nn.Module, args: tuple[Any, ...]) -> None:
+        owner.enters(name, args)
 
     private.hide_from_compiler(begins)
     return begins

@@ -20,8 +20,8 @@ from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
-from sonde.adapters.torch.ranks.clips import ClipCalls
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
+from sonde.adapters.torch.ranks.gradients.clips import ClipCalls
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
@@ -175,6 +175,7 @@ class RankChecking:
                 )
             return
         with self._shield:
+            self._steps.finish()
             sender.close(error)
             # Under the debugger, which compares ranks without being asked, only findings are said.
             if sender.rank == 0 and (sender.findings or not self._options.is_default):
@@ -198,7 +199,7 @@ class RankChecking:
         def destroy_process_group(group: Any = None) -> Any:
             with self._shield:
                 if group is None or group is dist.group.WORLD:
-                    self._steps.is_on = False
+                    self._steps.finish()
                     if self._sender is not None:
                         self._sender.settle()
             return original(group)
@@ -210,7 +211,7 @@ class RankChecking:
             result = original(join, *args)
             with self._shield:
                 if self._steps.is_on:
-                    self._steps.is_on = False
+                    self._steps.finish()
                     self._lines(
                         "sonde: ranks make different numbers of steps in a block of join(): the "
                         f"steps from {self._steps.step} on are not compared"

@@ -13,7 +13,7 @@ from torch.distributed import distributed_c10d
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import calling_line
-from sonde.adapters.torch.ranks.digests import plain, tensor_digest
+from sonde.adapters.torch.ranks.collective_results import hashes, part_hashes, sums
 from sonde.adapters.torch.ranks.layout import group_name
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks
 from sonde.core.patching import wrap
@@ -41,7 +41,7 @@ _SIGNATURES = {
     ),
     "all_gather": _Signature("all_gather", ("tensor", 1), ("tensor_list", 0), group=("group", 2)),
     "all_gather_into_tensor": _Signature(
-        "all_gather_into_tensor", ("input_tensor", 1), group=("group", 2)
+        "all_gather_into_tensor", ("input_tensor", 1), ("output_tensor", 0), group=("group", 2)
     ),
     "reduce": _Signature(
         "reduce", ("tensor", 0), root=("dst", 1), reduce=("op", 2), group=("group", 3)
@@ -49,9 +49,23 @@ _SIGNATURES = {
     "reduce_scatter_tensor": _Signature(
         "reduce_scatter_tensor", ("input", 1), reduce=("op", 2), group=("group", 3)
     ),
-    "all_to_all_single": _Signature("all_to_all", ("input", 1), group=("group", 4)),
+    "all_to_all_single": _Signature("all_to_all", ("input", 1), ("output", 0), group=("group", 4)),
     "barrier": _Signature("barrier", ("", -1), group=("group", 0)),
 }
+
+
+_OUTPUT_SIZES = ("output_split_sizes", 2)
+_INPUT_SIZES = ("input_split_sizes", 3)
+"""Arguments of ``all_to_all_single``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a rank gives to a collective: hashes, ``sums``, and the number of a single one."""
+
+    hashes: tuple[int, ...]
+    sums: tuple[float, ...]
+    number: float | None
 
 
 @dataclass(slots=True, eq=False)
@@ -86,30 +100,50 @@ class CollectiveCalls:
                 if self._depth or not dist.is_initialized():
                     return original(*args, **kwargs)
                 call: tuple[str, int] | None = None
-                given: tuple[int, ...] = ()
-                number: float | None = None
+                given: _Given | None = None
                 with self.shield, private.unobserved():
                     call = self._begin(signature, args, kwargs)
                     if call is not None and self._wants_result(signature, kwargs):
-                        tensor = _argument(signature.given, args, kwargs)
-                        given = _digests(tensor)
-                        number = _number(signature, tensor)
+                        given = _given(signature, args, kwargs)
                 self._depth += 1
                 try:
                     result = original(*args, **kwargs)
                 finally:
                     self._depth -= 1
-                if given and call is not None and signature.got is not None:
+                if given is not None and given.hashes and call is not None:
                     with self.shield, private.unobserved():
-                        got = _digests(_argument(signature.got, args, kwargs))
-                        self.send(CollectiveResult(dist.get_rank(), *call, given, got))
-                        if number is not None:
-                            self._reduced(signature, args, kwargs, number)
+                        self._ended(signature, args, kwargs, call, given)
                 return result
 
             return collective
 
         return make
+
+    def _ended(
+        self,
+        signature: _Signature,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: tuple[str, int],
+        given: _Given,
+    ) -> None:
+        """Report the result of a collective."""
+        assert signature.got is not None
+        tensor = _argument(signature.got, args, kwargs)
+        got = _hashes(signature, tensor, _OUTPUT_SIZES, args, kwargs)
+        is_reduced = signature.kind == "all_reduce"
+        self.send(
+            CollectiveResult(
+                dist.get_rank(),
+                *call,
+                given.hashes,
+                got,
+                given.sums,
+                sums(tensor) if is_reduced else (),
+            )
+        )
+        if given.number is not None:
+            self._reduced(signature, args, kwargs, given.number)
 
     def _reduced(
         self, signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any], given: float
@@ -183,10 +217,27 @@ def _number(signature: _Signature, tensor: Any) -> float | None:
     return float(tensor)
 
 
-def _digests(value: Any) -> tuple[int, ...]:
-    tensors = value if isinstance(value, (list, tuple)) else (value,)
-    return tuple(
-        tensor_digest(each)
-        for each in tensors
-        if isinstance(each, torch.Tensor) and plain(each) is not None
+def _given(signature: _Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
+    tensor = _argument(signature.given, args, kwargs)
+    return _Given(
+        _hashes(signature, tensor, _INPUT_SIZES, args, kwargs),
+        sums(tensor) if signature.kind == "all_reduce" else (),
+        _number(signature, tensor),
     )
+
+
+def _hashes(
+    signature: _Signature,
+    value: Any,
+    sizes: tuple[str, int],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[int, ...]:
+    """Of what is given to or got from a collective; of its parts, where each is of another rank."""
+    size = dist.get_world_size(_argument(signature.group, args, kwargs))
+    if signature.kind == "all_to_all":
+        return part_hashes(value, _argument(sizes, args, kwargs), size)
+    if signature.kind == "all_gather_into_tensor" and sizes is _OUTPUT_SIZES:
+        given = _argument(signature.given, args, kwargs)
+        return hashes(list(value.reshape(size, *given.shape)))
+    return hashes(value)

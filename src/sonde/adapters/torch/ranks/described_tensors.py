@@ -15,15 +15,16 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import parameters_of
 from sonde.adapters.torch.debugging.signals.norms import norms
 from sonde.adapters.torch.ranks.buffers import DescribedBuffers
+from sonde.adapters.torch.ranks.copies import FollowedCopies
 from sonde.adapters.torch.ranks.digests import is_constant, plain, project, tensor_digest
+from sonde.adapters.torch.ranks.gradients.local_gradients import LocalGradient, LocalGradients
+from sonde.adapters.torch.ranks.gradients.reduced_gradients import ReducedGradients
 from sonde.adapters.torch.ranks.layout import TensorPlacements, outermost
-from sonde.adapters.torch.ranks.local_gradients import LocalGradient, LocalGradients
-from sonde.adapters.torch.ranks.reduced_gradients import ReducedGradients
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.ranks.placement_file import DeclaredPlacements
-from sonde.ranks.report import EVAL_MODE, RankGradient, RankReport, StepReport
+from sonde.ranks.report import RankGradient, RankReport, StepReport
 
 
 class DescribedTensors:
@@ -46,12 +47,14 @@ class DescribedTensors:
         self.buffers = DescribedBuffers(
             self.layout, self.modules, lambda: self._is_wanted(), shield
         )
+        self.copies = FollowedCopies(self.layout, shield)
         self.reduced = ReducedGradients()
         self._world_size = 1
 
     def install(self, is_wanted: Callable[[], bool], undo: ExitStack) -> None:
         self._is_wanted = is_wanted
         self.buffers.install(undo)
+        self.copies.install(undo)
         self._local = LocalGradients(is_wanted, self._shield, undo)
         patch = wrap(torch.optim.Optimizer, "add_param_group", self._adding, undo)
         private.hide_from_compiler(patch.replacement)
@@ -75,12 +78,14 @@ class DescribedTensors:
 
     def learn(self, parameters: Sequence[torch.Tensor], source: str) -> None:
         """Describe this rank when there are parameters that it has not described."""
-        if all(self.layout.of(each) is not None for each in parameters):
+        is_known = all(self.layout.of(each) is not None for each in parameters)
+        if is_known and not self.copies.has_new:
             return
         modules = outermost({each: self.modules.get(each) or "" for each in list(self.modules)})
         rank = self.layout.rank
         with private.unobserved(), torch.no_grad():
             self.layout.learn(modules, parameters)
+            self.copies.learn(modules)
             self.buffers.learn()
             self._send(self.layout.description(rank, self._world_size))
             known = self._tensors()
@@ -96,10 +101,20 @@ class DescribedTensors:
                 self._send(self.layout.description(self.layout.rank, self._world_size))
             return self._digests(self.buffers.current())
 
+    def replicas(self) -> list[torch.Tensor | None]:
+        """The replicated parameters in the order of the description; None for one that is gone."""
+        alive = {
+            private.tensor_id(each): each
+            for optimizer in self.optimizers
+            for each in parameters_of(optimizer)
+        }
+        return [alive.get(number) for number in self.layout.replicas]
+
     def _digests(self, buffers: Mapping[str, int]) -> tuple[int, ...]:
+        named = {"buffer": buffers, "copy": self.copies.current()}
         return tuple(
-            buffers.get(described.name, 0)
-            if described.kind == "buffer"
+            named[described.kind].get(described.name, 0)
+            if described.kind in named
             else 0
             if tensor is None
             else tensor_digest(tensor)
@@ -191,21 +206,3 @@ def _gradient(
         is_finite=all(map(math.isfinite, used)),
         is_local_finite=all(map(math.isfinite, total)),
     )
-
-
-def decisions(optimizers: Sequence[torch.optim.Optimizer], step: RunningStep) -> dict[str, str]:
-    """What all ranks must decide alike."""
-    found = {
-        "whether the step is skipped": str(step.is_skipped),
-        EVAL_MODE: step.in_eval or "none",
-    }
-    trainable = 0
-    for number, optimizer in enumerate(optimizers):
-        rates = [group.get("lr") for group in optimizer.param_groups]
-        text = ", ".join(f"{float(rate):.6g}" for rate in rates if rate is not None)
-        found[f"the learning rate of optimizer {number}" if number else "the learning rate"] = text
-        trainable += sum(each.requires_grad for each in parameters_of(optimizer))
-    found["the number of trainable parameters"] = str(trainable)
-    if step.without:
-        found["the parameters without a gradient"] = ", ".join(sorted(step.without)[:5])
-    return found

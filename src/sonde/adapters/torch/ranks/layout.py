@@ -21,13 +21,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
+from sonde.ranks.between_samples import has_spots
 from sonde.ranks.job_step import ranks_text
 from sonde.ranks.placement_file import DeclaredPlacements
 from sonde.ranks.report import GroupRole, Placement, RankDescription, RankTensor
 
 WORLD = "world"
-_BUFFER = -1
-"""Stands for the id of a buffer, which is described by its name."""
+_BUFFER, _COPY = -1, -2
+"""Stand for the ids of buffers and of parameters of copies, which are described by their names."""
 _DATA = ("dp", "data", "fsdp", "replicate", "shard", "ddp", "hsdp")
 _TENSOR = ("tp", "tensor", "model", "sp", "cp")
 _PIPELINE = ("pp", "pipe", "stage")
@@ -85,8 +86,14 @@ class TensorPlacements:
 
     @property
     def inferred(self) -> list[str]:
-        """The parameters whose placement is inferred."""
-        return [e.name for e in self.named.values() if e.is_inferred and e.kind == "parameter"]
+        """The parameters whose placement is inferred, those of copies too."""
+        kinds = ("parameter", "copy")
+        return [e.name for e in self.named.values() if e.is_inferred and e.kind in kinds]
+
+    @property
+    def replicas(self) -> list[int]:
+        """The ids of the parameters that `spot_names` names, in its order."""
+        return [number for (number, _), each in self.named.items() if has_spots(each)]
 
     def learn_states(self, optimizer: torch.optim.Optimizer) -> bool:
         """Learn the tensors that ``optimizer`` keeps for its parameters, which are laid out as
@@ -120,6 +127,22 @@ class TensorPlacements:
         if placements is None:
             placements = self._found(buffer, None, None)
         self.named[_BUFFER, name] = replace(_described(name, buffer, placements), kind="buffer")
+
+    def learn_copy(self, name: str, tensor: torch.Tensor, owner: RankTensor) -> None:
+        """Learn a parameter of a copy of the network that has ``owner``."""
+        local = tuple(getattr(tensor, "_local_tensor", tensor).shape)
+        whole = (Placement(WORLD, "replicated"),)
+        self.named[_COPY, name] = replace(
+            owner,
+            name=name,
+            kind="copy",
+            shape=local,
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            placements=owner.placements if local == owner.shape else whole,
+            is_trainable=False,
+            is_inferred=True,
+            owner=owner.name,
+        )
 
     def declares(self, role: GroupRole) -> bool:
         """Whether the file of placements has a group with this role."""

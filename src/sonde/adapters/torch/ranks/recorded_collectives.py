@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import torch.distributed as dist
 
-from sonde.adapters.torch.ranks.ddp_buckets import BucketOrder, DdpBuckets
+from sonde.adapters.torch.ranks.gradients.ddp_buckets import BucketOrder, DdpBuckets
 from sonde.adapters.torch.ranks.layout import WORLD
 from sonde.adapters.torch.ranks.private import default_group_name, recorded_collectives
 from sonde.ranks.report import CollectiveReport, OriginOnRank

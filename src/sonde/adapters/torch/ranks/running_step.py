@@ -19,7 +19,8 @@ from sonde.ranks.report import (
 class RunningStep:
     """Collected between two steps of the optimizer; a new one for each. ``divisor``: what the
     program divides the loss by. ``backward_ns``: when the first backward pass began. ``in_eval``:
-    the trained network that ran last, with gradients, if that was in eval mode."""
+    the trained network that ran last, with gradients, if that was in eval mode;
+    ``modules_in_eval``: those inside it, if it was not."""
 
     gradients: dict[str, RankGradient] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
@@ -37,6 +38,7 @@ class RunningStep:
     reported: ReportedLoss | None = None
     backward_ns: int = 0
     in_eval: str = ""
+    modules_in_eval: str = ""
 
     def is_scaled(self, world_size: int) -> bool:
         """Whether the program weighs the loss of this rank: divides it by the number of ranks or a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,20 +23,22 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
-from sonde.adapters.torch.ranks.ddp_buckets import DdpBuckets
-from sonde.adapters.torch.ranks.described_tensors import DescribedTensors, decisions
+from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
+from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
-from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts
-from sonde.adapters.torch.ranks.loss_ops import ops_of
+from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
+from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.adapters.torch.ranks.sampling import Sampling
+from sonde.adapters.torch.ranks.sending.loop_exits import LastStep
+from sonde.adapters.torch.ranks.spot_hashes import SpotHashes
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
 from sonde.core.patching import wrap
 from sonde.ranks.options import RankOptions
-from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss
+from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss, SpotReport
 
 
 class StepReporter:
@@ -60,6 +63,9 @@ class StepReporter:
         self.marks = LineMarks()
         self.buckets = DdpBuckets()
         self._outputs = ModuleOutputs(shield)
+        self._spots = SpotHashes()
+        self._last = LastStep()
+        self._modes = ModuleModes()
         self._search = search
         self._loss = LossWatch()
         self._hook = OutermostHook(self._module_begins, self._module_ended)
@@ -106,6 +112,9 @@ class StepReporter:
             known = self.tensors.modules.get(module)
             if known is not None and torch.is_grad_enabled():
                 self._running.in_eval = "" if module.training else known
+                self._running.modules_in_eval = self._modules_in_eval(module)
+            if known is None and not (module.training and torch.is_grad_enabled()):
+                self.tensors.copies.called(module)
             if module.training and torch.is_grad_enabled():
                 if module not in self.tensors.modules:
                     self.tensors.modules[module] = type(module).__name__
@@ -189,6 +198,7 @@ class StepReporter:
         with self._timed():
             step = self._running
             step.source = calling_line()
+            self._last.take(sys._getframe(1))
             parameters = self.tensors.add_optimizer(optimizer, step.source)
             self.buckets.learn(self._parameter_name)
             if self.is_sampled:
@@ -216,6 +226,9 @@ class StepReporter:
             return
         was_sampled = self.is_sampled
         with self._timed():
+            self._keep_spots()
+            if self._sampling.options.is_sampled(self.step):
+                self._send_spots()
             report = self._running.report(
                 self._rank, self.step, self._world_size, self._loss.take()
             )
@@ -224,7 +237,10 @@ class StepReporter:
                     report,
                     digests=self.tensors.digests() if was_sampled else (),
                     activations=self._outputs.take(),
-                    decisions=decisions(self.tensors.optimizers, self._running),
+                    entry=self._outputs.take_entry(),
+                    decisions=decisions(
+                        self.tensors.optimizers, self._running, self._parameter_name
+                    ),
                 )
             )
             self.tensors.step_ended()
@@ -232,7 +248,25 @@ class StepReporter:
         self.step += 1
         self._sampling.step_ended(was_sampled)
 
+    def finish(self) -> None:
+        """The training has ended: send what is kept, and report no more."""
+        if self.is_on:
+            self.is_on = False
+            self._send_spots()
+            if loop := self._last.report(self._rank):
+                self._send(loop)
+
     # ------------------------------------------------------------------------ parts
+
+    def _keep_spots(self) -> None:
+        if self._sampling.has_spots(self.step):
+            began = time.perf_counter()
+            self._spots.add(self.step, self.tensors.replicas())
+            self._sampling.spent_on_spots = time.perf_counter() - began
+
+    def _send_spots(self) -> None:
+        if kept := self._spots.take():
+            self._send(SpotReport(self._rank, kept))
 
     def _exchange(self, parameters: Sequence[torch.Tensor]) -> OriginOnRank:
         """The collective of the running step that has given a gradient with NaN or Inf."""
@@ -247,6 +281,11 @@ class StepReporter:
     def _parameter_name(self, leaf: torch.Tensor) -> str:
         known = self.tensors.layout.of(leaf)
         return "" if known is None else known.name
+
+    def _modules_in_eval(self, network: nn.Module) -> str:
+        if not network.training:
+            return ""
+        return self._modes.in_eval(network, is_new=self._sampling.options.is_sampled(self.step))
 
     def _is_tensor_parallel(self, module: nn.Module) -> bool:
         layout = self.tensors.layout

@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from sonde.adapters.torch.calling_line import line_of
 from sonde.adapters.torch.debugging.training import process_metadata
-from sonde.adapters.torch.ranks.ddp_buckets import DdpBuckets
+from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.adapters.torch.ranks.sending.job_end import job_end
 from sonde.adapters.torch.ranks.sending.job_server import JobServer, ServerAddress

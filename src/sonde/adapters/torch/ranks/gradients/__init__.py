@@ -1,0 +1,1 @@
+"""The gradients of a step: what a rank computes, exchanges and clips."""
