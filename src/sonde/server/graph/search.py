@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
@@ -27,6 +28,7 @@ from sonde.wire.graphs import (
     TreePage,
 )
 from sonde.wire.queries import NodesQuery
+from sonde.wire.shapes import GraphDetail
 
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
@@ -162,17 +164,25 @@ def sources(index: GraphIndex, text: str) -> SourceList:
     return SourceList(len(found), tuple(found[:MOST_LINES]))
 
 
-def op_view(index: GraphIndex, name: str, hits: int) -> OpView:
-    """Everything about the node called ``name``, which has ``hits``, but its tensors."""
+def op_view(
+    index: GraphIndex, name: str, hits: int, view: GraphDetail = "everything"
+) -> OpView:
+    """Everything about the node called ``name``, which has ``hits``, but its tensors. Its
+    neighbours are those that ``view`` shows; if that does not show the node, all."""
     number = index.number(name)
     summary = index.summary
+    is_folded = bool(summary.hidden[number])
+    shown = index if is_folded else index.seen_as(view)
+    node = index.nodes[number]
+    if shown is summary:
+        node = msgspec.structs.replace(node, inputs=tuple(map(summary.unfolded, node.inputs)))
     return OpView(
-        index.nodes[number],
+        node,
         index.graph,
-        index.consumers(name),
+        shown.consumers(name),
         hits,
         summary.scopes[int(summary.scope_of[number])].path,
-        bool(summary.hidden[number]),
+        is_folded,
     )
 
 
