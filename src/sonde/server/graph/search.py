@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.graph import but_gradients
+from sonde.core.graph import Phase, but_gradients, phase_of
 from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
 from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.index import GraphIndex
@@ -28,7 +28,7 @@ from sonde.wire.graphs import (
     TreePage,
 )
 from sonde.wire.queries import NodesQuery
-from sonde.wire.shapes import GraphDetail
+from sonde.wire.shapes import GraphDetail, Node
 
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
@@ -103,8 +103,15 @@ def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> l
         category = query.category
         numbers = [number for number in numbers if category in index.nodes[number].categories]
     if query.phase is not None:
-        numbers = [number for number in numbers if index.nodes[number].phase == query.phase]
+        numbers = [number for number in numbers if _phase(index.nodes[number]) == query.phase]
     return list(numbers)
+
+
+def _phase(node: Node) -> Phase:
+    """The phase that a node belongs to: what an optimizer keeps between steps is a parameter, which
+    graphs list as "forward"."""
+    is_state = node.kind == "parameter" and phase_of(f"{node.scope}/") == "optimizer"
+    return "optimizer" if is_state else node.phase
 
 
 def _words(text: str) -> list[str]:
