@@ -31,7 +31,8 @@ PLACES = {
 }
 TARGETS = """() => [...document.querySelectorAll(
     "button, select, input, textarea, a, summary, .twist, .tick-mark")]
-  .filter((each) => each.checkVisibility() && !each.matches("p:not(.actions) > .link, .twist:empty"))
+  .filter((each) => each.checkVisibility())
+  .filter((each) => !each.matches("p:not(.actions) > .link, .twist:empty"))
   .map((each) => [each.outerHTML.slice(0, 100), (each.closest("label") ?? each)])
   .map(([text, each]) => [text, each.getBoundingClientRect()])
   .filter(([, box]) => Math.min(box.width, box.height) < 23.5)

@@ -154,3 +154,33 @@ def test_the_minus_infinity_of_a_mask_is_not_the_largest_value() -> None:
         broken = known_numbers({**row, **worst, "count": 16})
         assert statistic_value("max", [masked, broken]) == infinite
         assert statistic_value("l2norm", [masked, broken]) == infinite
+
+
+def _named(index: GraphIndex) -> tuple[tuple[Node, ...], dict[str, int]]:
+    return index.nodes, index.numbers
+
+
+def test_graphs_are_named_by_what_differs() -> None:
+    usual = graph(op("Default/net/a-op0"), op("Default/optimizer-AdamW/mul-op0"))
+    first = graph(*usual.nodes, op("Default/optimizer-AdamW/zeros_like-op0"))
+    assert difference(_named(first), _named(usual)) == "first step of AdamW"
+    item = at(op("Default/_local_scalar_dense-op0"), (4, "<module>", "print(step, loss.item())"))
+    assert difference(_named(graph(*usual.nodes, item)), _named(usual)) == "+ loss.item()"
+    fewer = graph(usual.nodes[1])
+    assert difference(_named(fewer), _named(usual)) == "\N{MINUS SIGN} 1 op in net"
+    gate = [op(f"Default/net/gate-Gate/{kind}-op0") for kind in ("mul", "sqrt")]
+    assert difference(_named(graph(*usual.nodes, *gate)), _named(usual)) == "+ 2 ops in gate-Gate"
+    assert difference(_named(usual), _named(usual)) == ""
+    # The first batch is made before a debugger is attached.
+    made = graph(op("Default/randn-op0"), *usual.nodes)
+    assert difference(_named(first), _named(made)) == "first step of AdamW"
+    later = (op("Default/randn-op0"), op("Default/randn-op1"))
+    assert difference(
+        _named(graph(*first.nodes, later[0])), _named(graph(*made.nodes, later[1]))
+    ) == ("first step of AdamW")
+    assert difference(_named(usual), _named(made)) == "\N{MINUS SIGN} 1 op in Forward"
+
+
+def test_consecutive_steps_are_one_range() -> None:
+    assert step_ranges([0, 1, 2, 5, 7, 8]) == ((0, 2), (5, 5), (7, 8))
+    assert step_ranges([]) == ()

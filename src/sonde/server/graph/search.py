@@ -171,9 +171,7 @@ def sources(index: GraphIndex, text: str) -> SourceList:
     return SourceList(len(found), tuple(found[:MOST_LINES]))
 
 
-def op_view(
-    index: GraphIndex, name: str, hits: int, view: GraphDetail = "everything"
-) -> OpView:
+def op_view(index: GraphIndex, name: str, hits: int, view: GraphDetail = "everything") -> OpView:
     """Everything about the node called ``name``, which has ``hits``, but its tensors. Its
     neighbours are those that ``view`` shows; if that does not show the node, all."""
     number = index.number(name)
