@@ -114,11 +114,14 @@ class HitCollector:
             self._waiting.append(numbered)
             if origin is not None and is_provisional:
                 self._provisional.append((origin, numbered))
-            elif origin is not None and hit.part == "carrier":
-                place = (hit.where.op, hit.where.io, hit.where.slot)
-                key = (origin.op, hit.watchpoint, *place)
-                self._carriers.note(key, hit.where.step, numbered)
+            elif origin is not None:
+                self._note_carrier(numbered, origin)
         return total
+
+    def _note_carrier(self, hit: WatchpointHit, origin: Origin) -> None:
+        if hit.part == "carrier":
+            place = (hit.where.op, hit.where.io, hit.where.slot)
+            self._carriers.note((origin.op, hit.watchpoint, *place), hit.where.step, hit)
 
     def count_carrier(self, carrier: CarrierKey, step: int) -> bool:
         """Count the hit of a tensor whose NaN and Inf come from the same origin as in an earlier
@@ -140,6 +143,7 @@ class HitCollector:
         dropped: set[int] = set()
         for origin, hit in self._provisional:
             if origin.is_fault:
+                self._note_carrier(hit, origin)
                 continue
             self.totals[hit.watchpoint] -= 1
             if hit.number in waiting:
