@@ -58,6 +58,24 @@ def test_it_stops_in_the_forward_pass_at_the_op_that_made_it() -> None:
     driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
 
 
+def test_carriers_of_later_steps_are_counted_not_listed() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step", steps=2)
+        assert rank.paused().step == 5
+        listed = {hit.number for hit in rank.hits}
+        rank.control("step", steps=4)
+        assert rank.paused().step == 9
+        assert {hit.number for hit in rank.hits} == listed
+        latest = {hit.number: hit for hit in rank.hits}
+        assert {hit.step for hit in latest.values()} == {3, 4}
+        forward = [hit for hit in latest.values() if hit.op.endswith("fc2-Linear/addmm-op0")]
+        assert [hit.count for hit in forward] == [6]
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(spoil_step_3), 20), person, hub=watched(OVERFLOW))
+
+
 def test_carriers_are_listed_and_do_not_pause_again() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()

@@ -141,3 +141,16 @@ def test_what_hits_have_alike_is_kept_once() -> None:
     found.clear()
     found.add([hit(0, chain=("e",))])
     assert found.in_order()[0].chain == ("e",)
+
+
+def test_a_hit_with_a_new_count_takes_the_place_of_the_old_one() -> None:
+    found = book()
+    carriers = [
+        hit(number, step=2, op=f"op{number}", part="carrier", origin="op0") for number in (1, 2)
+    ]
+    found.add([hit(0, step=2, op="op0", part="producer", origin="op0"), *carriers])
+    found.add([msgspec.structs.replace(each, count=400) for each in carriers])
+    (cause,) = found.causes.list().causes
+    assert (cause.hits, cause.others) == (801, 2)
+    assert [each.count for each in found.in_order()] == [1, 400, 400]
+    assert found.counts(0) == Counter({"op0": 1, "op1": 1, "op2": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from sonde.core.keys import TensorKey
@@ -145,3 +146,30 @@ def test_a_hit_of_a_check_is_not_reported_again() -> None:
     assert collector.add(hit("weight")) == 1
     assert [each.where.op for each in collector.take()] == ["weight"]
     assert collector.add_checked([hit("weight")]) == 0
+
+
+def carrier(op: str, step: int) -> WatchpointHit:
+    return replace(hit(op, step=step), part="carrier", origin="log-op0")
+
+
+def test_the_tensors_that_got_nan_from_a_known_origin_are_counted_in_later_steps() -> None:
+    collector = HitCollector()
+    origin = Origin(1, "op", 3, "log-op0", "log", None, is_fault=True)
+    key = ("log-op0", 1, "mul-op0", "output", 0)
+    assert not collector.count_carrier(key, 3)  # It is not known yet.
+    collector.add(carrier("mul-op0", 3), origin)
+    assert not collector.count_carrier(key, 3)  # The same step: another result.
+    collector.end_step()
+    assert [each.count for each in collector.take()] == [1]
+    sent = []
+    for step in range(4, 404):
+        assert collector.count_carrier(key, step)
+        collector.end_step()
+        sent += collector.take()
+    collector.report_counts()
+    sent += collector.take()
+    assert collector.totals[1] == 401
+    assert {(each.number, each.where.step) for each in sent} == {(0, 3)}
+    assert (len(sent), sent[-1].count) == (9, 401)
+    collector.forget(1)
+    assert not collector.count_carrier(key, 404)

@@ -24,6 +24,8 @@ export interface Line {
   readonly x: readonly number[];
   /** null interrupts the line. */
   readonly y: readonly (number | null)[];
+  /** What the legend says where the line is interrupted. */
+  readonly gap?: (x: number) => string;
   readonly color: string;
   readonly label?: string;
   readonly width?: number;
@@ -132,7 +134,8 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
       y: false,
       points: { show: props.hasLegend === true },
       drag: { x: zoom === "select", y: false },
-      dataIdx: props.hasLegend === true ? nearestValue : (_plot, _series, index) => index,
+      dataIdx: (plot, series, index) =>
+        props.hasLegend === true ? nearestPoint(plot.data[series] ?? [], index) : index,
     },
     series: [
       { label: x.label ?? "", value: (_, each) => valueText(each) },
@@ -143,11 +146,13 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
   };
 }
 
-/** The legend shows the nearest step at which the line has a value. */
-function nearestValue(plot: uPlot, series: number, index: number): number {
-  const values = plot.data[series] ?? [];
+/**
+ * The place nearest to `index` at which a line has a point. A gap (null) is one: only places that
+ * other lines have and this one has not (undefined) are left out.
+ */
+export function nearestPoint(values: ArrayLike<number | null | undefined>, index: number): number {
   for (let away = 0; away < 4; away += 1) {
-    for (const place of [index - away, index + away]) if (values[place] != null) return place;
+    for (const place of [index - away, index + away]) if (values[place] !== undefined) return place;
   }
   return index;
 }
@@ -159,12 +164,19 @@ function seriesOf(line: Line): uPlot.Series {
     width: line.width ?? 1.5,
     alpha: line.opacity ?? 1,
     points: { show: line.x.length < 2 },
-    value: (_, each: number | null) => (each === null ? "–" : valueText(each)),
+    value: (plot, each: number | null, _, index) =>
+      legendText(line, each, plot.data[0][index ?? -1]),
     ...(line.isDashed === true ? { dash: [6, 4] } : {}),
     ...(line.isStepped === true && uPlot.paths.stepped !== undefined
       ? { paths: uPlot.paths.stepped({ align: 1 }) }
       : {}),
   };
+}
+
+/** What the legend says of a line at the place `x`: its value, or why it has none. */
+export function legendText(line: Line, each: number | null, x: number | undefined): string {
+  if (each !== null) return valueText(each);
+  return x === undefined ? "–" : (line.gap?.(x) ?? "–");
 }
 
 function listen(plot: uPlot, props: ChartProps): void {

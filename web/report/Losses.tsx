@@ -95,6 +95,7 @@ function LossChart({ data, steps, rules }: CurveProps): JSX.Element {
   const line = (label: string, values: readonly Value[], color: string): Line => ({
     x: data.steps,
     y: finite(values),
+    gap: (step) => String(values[data.steps.indexOf(step)] ?? "–"),
     color,
     label,
   });

@@ -601,7 +601,8 @@ export interface CodeText {
 /**
  * Everything about one node except its tensors; `consumers` by output slot. `hits`: their
  * number, without undecided results. `shown_in`: the scope that contains it in the views
- * "model" and "step", which do not draw it if `is_folded`.
+ * "model" and "step", which do not draw it if `is_folded`; otherwise its inputs and
+ * `consumers` are in these views the nodes that they draw.
  */
 export interface OpView {
   readonly node: Node;

@@ -48,6 +48,7 @@ const FULL: Place = {
   hitStep: 12,
   hitOp: true,
   hitGraph: 1,
+  hitPhase: "optimizer",
   hitAllRanks: false,
   hitView: "list",
   chains: ["0.17", "1.3"],

@@ -113,7 +113,7 @@ class Debugger:
         """Report the last hits and the end of the program, and disconnect. ``frames``: the
         traceback of ``error``."""
         self.watching.end_step()
-        self._controller.report_hits()
+        self._controller.report_hits(with_counts=True)
         self.session.close(Goodbye(exit_code, error, is_terminated, frames))
 
     def hand_over(self) -> None:

@@ -64,7 +64,7 @@ class LiveHits:
         """Add the pending hits of origins that are known to be a fault now."""
         for origin in [each for each in self._pending if each.is_fault]:
             for hit in self._pending.pop(origin):
-                self.collector.add(hit)
+                self.collector.add(hit, origin)
 
     def add(
         self,
@@ -79,6 +79,8 @@ class LiveHits:
         """
         stop = None
         for each in found:
+            if traced is not None and self._is_counted(each, step, traced):
+                continue
             hit = self._hit(each, step, call, traced)
             admitted = self.streaks.admit(hit, each.watch)
             if admitted is None:
@@ -97,6 +99,19 @@ class LiveHits:
             if is_named or is_new:
                 stop = stop or _reference(hit, each.watch)
         return stop
+
+    def _is_counted(self, found: Evaluation, step: int, traced: Traced) -> bool:
+        """Whether the tensor got its values from a known origin in an earlier step, too, so that
+        its hit was counted. A hit at which the training may pause is not only counted."""
+        watch, origin, tensor = found.watch, traced.origin, found.tensor
+        is_simple = watch.level == "overflow" and watch.steps_in_a_row <= 1
+        if traced.is_producer or not origin.is_fault or not is_simple or watch.names(found.op):
+            return False
+        if watch.spec.break_after and origin.number not in self._paused_for:
+            return False
+        return self.collector.count_carrier(
+            (origin.op, watch.spec.id, found.op, tensor.io, tensor.slot), step
+        )
 
     def _is_inherited(self, call: OpCall | None, traced: Traced | None) -> bool:
         """Whether ``call`` is a leaf with values of an earlier step that this step may not use: the

@@ -77,7 +77,7 @@ class Pauses:
         control, state, session = self._parts.control, self._parts.state, self._controller.session
         control.pause()
         state.pause()
-        self._controller.report_hits()
+        self._controller.report_hits(with_counts=True)
         self._send_graph_so_far(call)
         self._controller.report_statistics()
         self._controller.report_kept()

@@ -78,6 +78,7 @@ class HitStore:
         self._new: list[Hit] = []
         self._entries: list[tuple[_Place, Hit]] = []
         self._sorted: tuple[Hit, ...] = ()
+        self._is_unsorted = False
         self._counts: dict[int, Counter[str]] = {}
         self._origins: dict[int, set[str]] = {}
         self._by_rank: Counter[int] = Counter()
@@ -97,6 +98,8 @@ class HitStore:
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
                 self.causes.add(hit)
+        if self._is_unsorted:
+            self._sort_again()
         self._counts, self._origins = {}, {}
         if len(self._hits) > MOST_HITS:
             self._drop_middle()
@@ -113,7 +116,7 @@ class HitStore:
     def _replace(self, key: tuple[int, int], hit: Hit) -> None:
         if self._hits[key] != hit:
             self._hits[key] = self._shared(hit)
-            self._sort_again()
+            self._is_unsorted = True
 
     def _shared(self, hit: Hit) -> Hit:
         """The hit with strings and chains that other hits share; those of two steps are mostly
@@ -145,6 +148,7 @@ class HitStore:
 
     def _sort_again(self) -> None:
         self._by_rank = Counter(h.rank for h in self._hits.values() if h.verdict == "hit")
+        self._is_unsorted = False
         self._entries, self._new = [], list(self._hits.values())
         self._sorted = ()
         self._counts, self._origins = {}, {}

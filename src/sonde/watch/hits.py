@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from sonde.core.finding import Finding
 from sonde.core.keys import TensorKey
+from sonde.watch.carriers import CarrierCounts, CarrierKey
 from sonde.watch.conditions import Reason, ReasonCode, Value
 from sonde.watch.headline import Headline
 from sonde.watch.hit_text import why_harmless
@@ -83,6 +84,7 @@ class HitCollector:
         # Hits of this step that are withdrawn unless their origin turns out to be a fault.
         self._provisional: list[tuple[Origin, WatchpointHit]] = []
         self._provisional_surplus: list[tuple[Origin, Group]] = []
+        self._carriers = CarrierCounts[WatchpointHit]()
         self.remembered: list[WatchpointHit] = []
         self.totals: Counter[int] = Counter()
 
@@ -112,7 +114,27 @@ class HitCollector:
             self._waiting.append(numbered)
             if origin is not None and is_provisional:
                 self._provisional.append((origin, numbered))
+            elif origin is not None:
+                self._note_carrier(numbered, origin)
         return total
+
+    def _note_carrier(self, hit: WatchpointHit, origin: Origin) -> None:
+        if hit.part == "carrier":
+            place = (hit.where.op, hit.where.io, hit.where.slot)
+            self._carriers.note((origin.op, hit.watchpoint, *place), hit.where.step, hit)
+
+    def count_carrier(self, carrier: CarrierKey, step: int) -> bool:
+        """Count the hit of a tensor whose NaN and Inf come from the same origin as in an earlier
+        step, instead of adding it; False if it is to be added."""
+        if not self._carriers.count(carrier, step):
+            return False
+        self.totals[carrier[1]] += 1
+        return True
+
+    def report_counts(self) -> None:
+        """Send the counts of carriers with the next hits."""
+        counted = (replace(hit, count=count) for hit, count in self._carriers.take())
+        self._waiting += sorted(counted, key=lambda hit: hit.number)
 
     def end_ops(self) -> None:
         """Withdraw the hits whose origins are no fault. A hit that was sent already is sent again
@@ -121,6 +143,7 @@ class HitCollector:
         dropped: set[int] = set()
         for origin, hit in self._provisional:
             if origin.is_fault:
+                self._note_carrier(hit, origin)
                 continue
             self.totals[hit.watchpoint] -= 1
             if hit.number in waiting:
@@ -181,6 +204,8 @@ class HitCollector:
             if hit.where.step >= self._reported.get(group, -REMINDED_AFTER) + REMINDED_AFTER:
                 self._report(group, hit)
         self._waiting += map(self._numbered, self._surplus.values())
+        if self._carriers.is_due():
+            self.report_counts()
         self._undecided.clear()
         self._surplus.clear()
         self._in_step.clear()
@@ -189,6 +214,7 @@ class HitCollector:
     def forget(self, watchpoint: int) -> None:
         """Count the hits of a watchpoint from 0 again, because it was changed."""
         del self.totals[watchpoint]
+        self._carriers.forget(watchpoint)
         self._reported = {
             group: step for group, step in self._reported.items() if group[0] != watchpoint
         }

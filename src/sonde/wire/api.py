@@ -5,7 +5,9 @@ The TypeScript types of the page are generated from these.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from sonde.wire.graphs import GraphInfo
 from sonde.wire.numbers import Integer, Number
@@ -29,6 +31,8 @@ from sonde.wire.shapes import (
 )
 from sonde.wire.watchpoints import WatchpointWarning
 
+Name = Annotated[str, msgspec.Meta(max_length=10_000)]
+"""The name of an op, or a pattern, in a request."""
 RunKind = Literal["live", "dump"]
 HeadlineKind = Literal["hit", "loss", "crash", "overflow", "divergence", "finding", "lost"]
 HitPhase = Literal["forward", "backward", "optimizer", "weights"]
@@ -152,7 +156,7 @@ class ControlRequest(Plain, frozen=True):
 
     command: Command
     steps: Integer = 1
-    op: str = ""
+    op: Name = ""
     rank: Integer | None = None
     wait_seconds: float = 0.0
 
@@ -247,7 +251,7 @@ class StatisticCurve(Plain, frozen=True):
 class KeepRequest(Plain, frozen=True):
     """Keep the values of the ops that match the patterns, ``steps`` steps back; 0: no longer."""
 
-    ops: tuple[str, ...]
+    ops: Annotated[tuple[Name, ...], msgspec.Meta(max_length=20_000)]
     steps: Integer = 2
     rank: Integer | None = None
 
@@ -256,7 +260,7 @@ class RecordRequest(Plain, frozen=True):
     """Record the statistics of the op, or of the one that makes its input ``slot``, in every step
     from now on; ``is_on`` False: no longer."""
 
-    op: str
+    op: Name
     io: Io = "output"
     slot: Integer = 0
     is_on: bool = True

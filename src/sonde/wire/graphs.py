@@ -243,7 +243,8 @@ class CodeText(Plain, frozen=True):
 class OpView(Plain, frozen=True):
     """Everything about one node except its tensors; ``consumers`` by output slot. ``hits``: their
     number, without undecided results. ``shown_in``: the scope that contains it in the views "model"
-    and "step", which do not draw it if ``is_folded``."""
+    and "step", which do not draw it if ``is_folded``; otherwise its inputs and ``consumers`` are in
+    these views the nodes that they draw."""
 
     node: Node
     graph: Integer

@@ -89,7 +89,7 @@ class NodesQuery(PlaceQuery, frozen=True):
     limit: Integer = 200
 
 
-class OpQuery(PlaceQuery, frozen=True, kw_only=True):
+class OpQuery(GraphQuery, frozen=True, kw_only=True):
     name: str
 
 

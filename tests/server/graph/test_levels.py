@@ -340,6 +340,20 @@ def test_a_search_can_be_narrowed() -> None:
     assert found(NodesQuery(file="/home/me/train.py")) == every_op
 
 
+def test_what_an_optimizer_keeps_is_found_in_its_phase() -> None:
+    scope = "Default/optimizer-Adam"
+    nodes = [
+        op("exp_avg", kind="parameter", type_="Parameter", scope=scope),
+        op("fc.weight", kind="parameter", type_="Parameter", scope="Default/network-Net"),
+        op(f"{scope}/lerp_-op0", "exp_avg"),
+    ]
+    phases = {"optimizer": ["exp_avg"], "forward": ["fc.weight", f"{scope}/lerp_-op0"]}
+    index = GraphIndex(0, "g", nodes)
+    for phase, names in phases.items():
+        found = search(index, NodesQuery(phase=phase), {}).nodes
+        assert [node.name for node in found] == names
+
+
 def test_lists_come_in_pages() -> None:
     page = search(INDEX, NodesQuery(offset=3, limit=2), {})
     assert page.total == len(INDEX)

@@ -142,6 +142,20 @@ def test_one_statistic_of_several_outputs_is_the_worst() -> None:
     assert statistic_value("l2norm", []) is None
 
 
+def test_the_minus_infinity_of_a_mask_is_not_the_largest_value() -> None:
+    infinite = float("inf")
+    row = {"max": 0.5, "min": -infinite, "finite_max": 0.5, "finite_min": -3.0}
+    masked = known_numbers({**row, "l2norm": infinite, "negative_inf_count": 6, "count": 16})
+    assert statistic_value("max", [masked]) == 3.0
+    assert statistic_value("l2norm", [masked]) is None
+    assert statistic_value("non-finite", [masked]) == 6.0
+    for count in ("nan_count", "positive_inf_count"):
+        worst = {"max": infinite, "l2norm": infinite, "negative_inf_count": 1, count: 1}
+        broken = known_numbers({**row, **worst, "count": 16})
+        assert statistic_value("max", [masked, broken]) == infinite
+        assert statistic_value("l2norm", [masked, broken]) == infinite
+
+
 def _named(index: GraphIndex) -> tuple[tuple[Node, ...], dict[str, int]]:
     return index.nodes, index.numbers
 

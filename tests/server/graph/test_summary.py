@@ -160,6 +160,21 @@ def test_helpers_and_constants_are_folded_and_edges_lead_past_them() -> None:
     assert op_view(index, "Default/mul-op0", 0).shown_in == "Default/clip_grad_norm_/"
 
 
+def test_an_op_is_shown_with_its_neighbours_past_the_ops_that_nobody_wrote() -> None:
+    index = numbered(training_step())
+    detach, tanh = "Default/network-Net/detach-op0", "Default/network-Net/tanh-op0"
+    reader = "Gradients/Default/network-Net/tanh_backward-op0"
+    whole, short = (op_view(index, tanh, 0, view) for view in ("everything", "model"))
+    assert {name for _, name in whole.consumers} == {detach, "Default/_log_softmax-op0"}
+    assert {name for _, name in short.consumers} == {reader, "Default/_log_softmax-op0"}
+    whole, short = (op_view(index, reader, 0, view) for view in ("everything", "model"))
+    assert whole.node.inputs[0].producer == detach
+    assert (short.node.inputs[0].producer, short.node.inputs[0].slot) == (tanh, 0)
+    assert short.node.inputs[1:] == whole.node.inputs[1:]
+    folded = op_view(index, detach, 0, "model")
+    assert [name for _, name in folded.consumers] == [reader]
+
+
 @pytest.mark.parametrize("has_reader", [True, False])
 def test_a_detach_that_the_user_wrote_stays(has_reader: bool) -> None:
     written = at(op("Default/detach-op0", "Default/a-op0"), (1, "f", "y = x.detach()"))

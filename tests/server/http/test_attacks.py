@@ -192,6 +192,10 @@ def test_a_rank_cannot_make_the_server_read_what_is_no_code(server: Server, tmp_
         ("POST", "/runs/steady/control", {"command": "to"}),
         ("POST", "/runs/steady/control", [1, 2]),
         ("POST", "/runs/steady/keep", {"ops": ["a"], "steps": 10**9}),
+        ("POST", "/runs/steady/keep", {"ops": ["a"] * 20_001}),
+        ("POST", "/runs/steady/keep", {"ops": ["a" * 10_001]}),
+        ("POST", "/runs/steady/record", {"op": "a" * 10_001}),
+        ("POST", "/runs/steady/control", {"command": "to", "op": "a" * 10_001}),
         ("POST", "/runs/steady/recheck", {}),  # Nothing is watched.
         ("PUT", "/runs/steady/watchpoints/x", {"name": "x", "conditions": []}),
         ("PUT", "/runs/steady/watchpoints/99", {"name": "x", "conditions": []}),

@@ -134,7 +134,7 @@ export function SliceCharts({ study, isLog, isWithin }: StudyProps): JSX.Element
               label={`${study.target} by ${parameter.name}`}
               height={210}
               x={parameterAxis(parameter)}
-              y={{ ...y, size: 46 }}
+              y={{ ...y, size: 58 }}
               dots={dots}
             />
           </div>

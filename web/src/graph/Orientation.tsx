@@ -12,7 +12,7 @@ import { visible } from "./view";
  * above it, and a small map of everything.
  */
 
-const HEAD = 22;
+const HEAD = 26;
 const MAP_WIDTH = 150;
 const MAP_HEIGHT = 110;
 

@@ -81,13 +81,17 @@ function wireNumber(value: number | string): number {
   return value === "inf" ? Infinity : Number(value);
 }
 
+/** The least value that has a colour of its own, as a share of the largest. */
+const SCALE = 1e-4;
+
 /** Where a value is between the least and the largest one, from 0 to 1. */
 export function shareOf(value: number, { by, least, most }: Coloured): number {
   if (!Number.isFinite(value)) return 1;
   if (by === "non-finite") return value > 0 ? 1 : 0;
   if (by === "zeros") return Math.min(Math.max(value, 0), 1);
   const log = (number: number): number => Math.log10(Math.max(Math.abs(number), 1e-30));
-  const [low, high] = [log(Math.max(least, most * 1e-8)), log(most)];
+  // States of an optimizer are many decades below the rest, which would all have one colour.
+  const [low, high] = [log(Math.max(least, most * SCALE)), log(most)];
   return high <= low ? 0.5 : Math.min(Math.max((log(value) - low) / (high - low), 0), 1);
 }
 

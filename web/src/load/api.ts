@@ -191,6 +191,7 @@ interface CausesRequest {
 interface OpRequest extends RankAt {
   /** Null: whichever graph of the rank has the op. */
   readonly graph: number | null;
+  readonly view: GraphDetail;
   readonly name: string;
 }
 

@@ -1,5 +1,5 @@
 import type { GraphInfo, OpView } from "../wire";
-import { api, ApiError, type GraphAt } from "./api";
+import { api, ApiError, type ShownGraphAt } from "./api";
 
 const MOST_SEARCHED = 8;
 
@@ -8,7 +8,7 @@ const MOST_SEARCHED = 8;
  * steps differ, and the current op may be one that the graph on the screen does not have.
  */
 export async function findOp(
-  at: GraphAt & { readonly name: string },
+  at: ShownGraphAt & { readonly name: string },
   graphs: readonly GraphInfo[],
   signal: AbortSignal,
 ): Promise<OpView> {

@@ -9,7 +9,8 @@ import { counted, grouped } from "../text/numbers";
 import type { CauseView, Hit, HitPhase } from "../wire";
 import { HitRow, keyOf } from "./HitRow";
 
-const PHASES: Readonly<Record<HitPhase, string>> = {
+/** The phases of hits in words. */
+export const PHASES: Readonly<Record<HitPhase, string>> = {
   forward: "forward",
   backward: "gradients",
   optimizer: "optimizer",

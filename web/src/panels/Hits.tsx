@@ -1,18 +1,19 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { ConditionInfo, Hit, RankView } from "../wire";
+import type { ConditionInfo, Hit, HitPhase, RankView } from "../wire";
 import { api } from "../load/api";
 import { useConditions } from "../load/conditions";
 import { graphName } from "../text/names";
 import { grouped } from "../text/numbers";
 import { usePagedList, type PagedList } from "../load/pagedList";
 import { throttledVersion, go, isOver, place, rank, run, tickedPatterns } from "../state/store";
+import { HIT_PHASES } from "../state/place";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { TextField } from "../parts/TextField";
 import { newWatchpoint } from "./dialogs";
 import { isSameHit } from "../state/hits";
-import { Causes } from "./Causes";
+import { Causes, PHASES } from "./Causes";
 import { HitRow, keyOf } from "./HitRow";
 import { StartCard } from "./Presets";
 
@@ -21,7 +22,7 @@ const ROW_HEIGHT = 62;
 
 /** The hits of all steps, of one rank or of all ranks, in execution order. */
 export function Hits(): JSX.Element {
-  const { hitWatchpoint, hitVerdict, hitStep, hitOp, hitGraph, hitAllRanks, op, chains } =
+  const { hitWatchpoint, hitVerdict, hitStep, hitOp, hitGraph, hitPhase, hitAllRanks, op, chains } =
     place.value;
   const [currentRun, currentRank] = [run.value, rank.value];
   const filter = {
@@ -30,10 +31,16 @@ export function Hits(): JSX.Element {
     graph: hitGraph,
     step: hitStep,
     op: hitOp ? op : "",
+    phase: hitPhase,
     verdict: hitVerdict,
   };
   const isFiltered =
-    hitWatchpoint !== null || hitVerdict !== "" || hitStep !== null || hitOp || hitGraph !== null;
+    hitWatchpoint !== null ||
+    hitVerdict !== "" ||
+    hitStep !== null ||
+    hitOp ||
+    hitGraph !== null ||
+    hitPhase !== "";
   const isByCause = place.value.hitView === "causes" && !isFiltered;
   const request = currentRun === null ? null : { run: currentRun.id, ...filter };
   const [dropped, setDropped] = useState(0);
@@ -98,7 +105,14 @@ function NoneMatches(): JSX.Element {
       <button
         type="button"
         onClick={() =>
-          go({ hitWatchpoint: null, hitVerdict: "", hitStep: null, hitOp: false, hitGraph: null })
+          go({
+            hitWatchpoint: null,
+            hitVerdict: "",
+            hitStep: null,
+            hitOp: false,
+            hitGraph: null,
+            hitPhase: "",
+          })
         }
       >
         show all
@@ -187,6 +201,19 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
         onDone={(text) => go({ hitStep: /^\d+$/.test(text) ? Number(text) : null })}
       />
       <LocationFilter />
+      <select
+        aria-label="Phase of hits"
+        class={now.hitPhase === "" ? "" : "active"}
+        value={now.hitPhase}
+        onChange={(event) => go({ hitPhase: phaseOf(event.currentTarget.value) })}
+      >
+        <option value="">phase</option>
+        {HIT_PHASES.map((phase) => (
+          <option key={phase} value={phase}>
+            {PHASES[phase]}
+          </option>
+        ))}
+      </select>
       {(run.value?.ranks.length ?? 0) > 1 && (
         <button
           type="button"
@@ -217,6 +244,10 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
       </span>
     </div>
   );
+}
+
+function phaseOf(text: string): HitPhase | "" {
+  return HIT_PHASES.find((phase) => phase === text) ?? "";
 }
 
 /** Limits the list to the selected op, or to steps that ran one graph. */

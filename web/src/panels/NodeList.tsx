@@ -178,24 +178,25 @@ export function TickBox({
 }): JSX.Element {
   const covered = coverage(nodeTicks.value, path, scope);
   return (
-    <input
-      type="checkbox"
-      tabIndex={-1}
-      aria-label={`Watch ${path}`}
-      title={
-        covered === "all"
-          ? "Included in the next watchpoint"
-          : covered === "some"
-            ? "Partly included in the next watchpoint"
-            : "Tick to include it in the next watchpoint"
-      }
-      checked={covered === "all"}
-      ref={(element) => {
-        if (element !== null) element.indeterminate = covered === "some";
-      }}
-      onClick={(event) => event.stopPropagation()}
-      onChange={() => toggleTick(path, scope)}
-    />
+    <label class="tick-target" onClick={(event) => event.stopPropagation()}>
+      <input
+        type="checkbox"
+        tabIndex={-1}
+        aria-label={`Watch ${path}`}
+        title={
+          covered === "all"
+            ? "Included in the next watchpoint"
+            : covered === "some"
+              ? "Partly included in the next watchpoint"
+              : "Tick to include it in the next watchpoint"
+        }
+        checked={covered === "all"}
+        ref={(element) => {
+          if (element !== null) element.indeterminate = covered === "some";
+        }}
+        onChange={() => toggleTick(path, scope)}
+      />
+    </label>
   );
 }
 

@@ -193,7 +193,7 @@ function Result({ id, node, where, words, isAt }: ResultProps): JSX.Element {
       <div class="two-lines right">
         <span>
           <span class={`phase ${phaseText(node)}`}>{phaseText(node)}</span>
-          {node.hits > 0 && <span class="hit-count">{grouped(node.hits)}</span>}
+          {node.hits > 0 && <span class="hit-count after-phase">{grouped(node.hits)}</span>}
         </span>
         <span class="under" title={node.source?.library ?? ""}>
           {node.source === null ? "" : `${fileName(node.source.file)}:${node.source.line}`}

@@ -53,7 +53,7 @@ function graphOfOp(op: string): GraphAt | null {
 function OneOp(): JSX.Element {
   const { op, view: detail } = place.value;
   const at = graphOfOp(op);
-  const request = op === "" || at === null ? null : { ...at, name: op };
+  const request = op === "" || at === null ? null : { ...at, view: detail, name: op };
   const tensorVersion = useTensorVersion();
   const version = `${graph.value?.nodes ?? 0} ${throttledVersion("hits")}`;
   const view = useResource(request, version, (wanted, signal) =>

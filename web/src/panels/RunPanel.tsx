@@ -280,20 +280,19 @@ function Facts({
   readonly isDump: boolean;
 }): JSX.Element {
   const more = [...new Set(ranks.flatMap((each) => Object.keys(each.metadata?.extra ?? {})))];
-  const rows: readonly Fact[] = [
+  const known: readonly Fact[] = [
     ...FACTS,
     ...METADATA.map(([name, of]): Fact => [
       name,
       (rank) => (rank.metadata === null ? "–" : of(rank.metadata)),
     ]),
+  ];
+  const isShown = ([name, of]: Fact): boolean =>
+    !isDump || (FACTS_OF_DUMP.has(name) && ranks.some((each) => of(each) !== ""));
+  const shown: readonly Fact[] = [
+    ...known.filter(isShown),
     ...more.map((name): Fact => [name, (rank) => rank.metadata?.extra[name] ?? "–"]),
   ];
-  const shown = rows.filter(
-    ([name, of]) =>
-      !isDump ||
-      more.includes(name) ||
-      (FACTS_OF_DUMP.has(name) && ranks.some((each) => of(each) !== "")),
-  );
   return (
     <div class="facts">
       <table class="metadata">

@@ -275,12 +275,14 @@ function WatchpointRow({
   };
   return (
     <li class={spec.enabled ? "watchpoint" : "watchpoint off"}>
-      <input
-        type="checkbox"
-        aria-label={`Enable ${spec.name}`}
-        checked={spec.enabled}
-        onChange={(event) => save({ enabled: event.currentTarget.checked })}
-      />
+      <label class="tick-target">
+        <input
+          type="checkbox"
+          aria-label={`Enable ${spec.name}`}
+          checked={spec.enabled}
+          onChange={(event) => save({ enabled: event.currentTarget.checked })}
+        />
+      </label>
       <div class="two-lines">
         <button
           type="button"

@@ -1,4 +1,4 @@
-import type { BoxStatistic, GraphDetail } from "../wire";
+import type { BoxStatistic, GraphDetail, HitPhase } from "../wire";
 
 export type { GraphDetail };
 
@@ -15,6 +15,7 @@ export type ComparedPart = "" | "both" | "difference" | "a" | "b";
 export type PairList = "pairs" | "a" | "b";
 export type PairSort = "order" | "error";
 export type HitView = "causes" | "list";
+export const HIT_PHASES: readonly HitPhase[] = ["forward", "backward", "optimizer", "weights"];
 export type Io = "input" | "output";
 /** What boxes are coloured by; empty: their phase. */
 export type ColourBy = "" | BoxStatistic;
@@ -79,6 +80,7 @@ export interface Place {
   readonly hitStep: number | null;
   readonly hitOp: boolean;
   readonly hitGraph: number | null;
+  readonly hitPhase: HitPhase | "";
   readonly hitAllRanks: boolean;
   readonly hitView: HitView;
   /** Hits whose chain is unfolded, as `rank.number`. */
@@ -128,6 +130,7 @@ export const START: Place = {
   hitStep: null,
   hitOp: false,
   hitGraph: null,
+  hitPhase: "",
   hitAllRanks: true,
   hitView: "causes",
   chains: [],
@@ -201,6 +204,7 @@ export function parsePlace(search: string): Place {
     hitStep: whole(given.get("hit_step")),
     hitOp: given.get("hit_op") === "1",
     hitGraph: whole(given.get("hit_graph")),
+    hitPhase: oneOf(given.get("hit_phase"), ["", ...HIT_PHASES], ""),
     hitAllRanks: given.get("hit_rank") !== "one",
     hitView: oneOf(given.get("hit_view"), ["causes", "list"], "causes"),
     chains: given.getAll("chain"),
@@ -280,6 +284,7 @@ export function formatPlace(place: Place): string {
   put("hit_step", place.hitStep, START.hitStep);
   if (place.hitOp) out.append("hit_op", "1");
   put("hit_graph", place.hitGraph, START.hitGraph);
+  put("hit_phase", place.hitPhase, START.hitPhase);
   if (!place.hitAllRanks) out.append("hit_rank", "one");
   put("hit_view", place.hitView, START.hitView);
   for (const chain of place.chains) out.append("chain", chain);

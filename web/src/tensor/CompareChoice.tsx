@@ -148,7 +148,11 @@ function OtherSlot({ against, op, onChoose }: OtherSlotProps): JSX.Element {
   const id = against.run ?? currentRun?.id ?? "";
   const number = against.rank ?? currentRank?.rank ?? 0;
   const graphId = against.run === null ? (currentGraph?.id ?? null) : null;
-  const { data } = useResource({ run: id, rank: number, graph: graphId, name: op }, 0, api.op);
+  const { data } = useResource(
+    { run: id, rank: number, graph: graphId, view: "everything", name: op },
+    0,
+    api.op,
+  );
   const value = `${against.io ?? "output"} ${against.slot ?? 0}`;
   const slots = [
     ...(data?.node.outputs ?? []).map((_, slot) => `output ${slot}`),

@@ -100,7 +100,10 @@ test("filters are part of the request, and one that nothing matches can be clear
       "undecided",
     ]),
   );
+  await userEvent.selectOptions(screen.getByLabelText("Phase of hits"), "optimizer");
+  await waitFor(() => expect(sent.at(-1)?.query.get("phase")).toBe("optimizer"));
   await userEvent.click(await screen.findByRole("button", { name: "show all" }));
+  expect(place.value.hitPhase).toBe("");
   expect([place.value.hitStep, place.value.hitVerdict]).toEqual([null, ""]);
 });
 

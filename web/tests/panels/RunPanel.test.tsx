@@ -115,3 +115,11 @@ test("the speed of a dump or of an ended run cannot be measured", () => {
     unmount();
   }
 });
+
+test("a dump that says when its training started has one row for it", () => {
+  const metadata = { ...METADATA, started: 0, extra: { started: "2026-11-19T02:02:15+00:00" } };
+  show({ ...RUN, kind: "dump", ranks: [{ ...RANK, metadata }] });
+  render(<RunPanel />);
+  expect(screen.getAllByRole("rowheader", { name: "started" })).toHaveLength(1);
+  expect(fact("started")).toEqual(["2026-11-19T02:02:15+00:00"]);
+});

@@ -89,7 +89,11 @@ class RankController:
             self._kept = kept
             self.session.send(kept)
 
-    def report_hits(self) -> None:
+    def report_hits(self, *, with_counts: bool = False) -> None:
+        """Send the hits that were not sent yet; ``with_counts``: and how often the tensors that
+        have hits had the same again since."""
+        if with_counts:
+            self._parts.watching.hits.collector.report_counts()
         hits = self._parts.watching.hits.collector.take()
         self.session.report_hits([wire_hit(each) for each in hits])
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sonde.server.graph.edges import Edges
 from sonde.watch.op_types import ORDERING
-from sonde.wire.shapes import Node
+from sonde.wire.shapes import InputEdge, Node
 
 _PACKING: Final = frozenset(("MakeTuple", "make_tuple"))
 """These hand on all of their inputs."""
@@ -76,6 +76,12 @@ def edges_past(nodes: Sequence[Node], edges: Edges, folded: Flags) -> Edges:
     order = np.argsort(joined[1], kind="stable")
     source, target, slot, kind = (column[order] for column in joined)
     return Edges(source, target, slot, kind, edges.kinds)
+
+
+def passed_input(node: Node) -> InputEdge | None:
+    """The input whose tensor a folded node hands on; None if it hands on several or none."""
+    is_single = node.inputs and node.type not in _PACKING and node.type != ORDERING
+    return node.inputs[0] if is_single else None
 
 
 def _sources(

@@ -9,6 +9,7 @@ from copy import copy
 from functools import cached_property
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,12 +19,12 @@ from sonde.core.operators.patterns import NamedOp, OpPattern, parts_of
 from sonde.core.operators.suggestions import did_you_mean, near_names, suggestion
 from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.edges import Edges, edges_of
-from sonde.server.graph.folding import edges_past, folded_nodes
+from sonde.server.graph.folding import edges_past, folded_nodes, passed_input
 from sonde.server.graph.labels import leaf_label
 from sonde.server.graph.scopes import GraphScope, Ints, ScopeTree
 from sonde.server.graph.step_parts import StepFunction, step_functions
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
-from sonde.wire.shapes import GraphDetail, Node, TensorName
+from sonde.wire.shapes import GraphDetail, InputEdge, Node, TensorName
 
 _TOP: Final = "Default"
 _UNWRAPPED: Final = frozenset(("Default/", "Gradients/Default/"))
@@ -215,6 +216,14 @@ class GraphIndex:
         places = np.flatnonzero(self.edges.source == self.number(name))
         pairs = ((int(self.edges.slot[p]), self.nodes[self.edges.target[p]].name) for p in places)
         return tuple(dict.fromkeys(pairs))
+
+    def unfolded(self, edge: InputEdge) -> InputEdge:
+        """``edge`` with the node that a folded producer has the tensor from."""
+        number = None if edge.producer is None else self.numbers.get(edge.producer)
+        passed = passed_input(self.nodes[number]) if number is not None else None
+        if number is None or passed is None or not self.hidden[number]:
+            return edge
+        return self.unfolded(msgspec.structs.replace(passed, type=edge.type))
 
     def hits_by_part(self, hits: Mapping[str, int]) -> Counter[int]:
         """The hits of each node and, as ``~scope``, of each scope around it."""

@@ -17,8 +17,9 @@ from sonde.wire.shapes import StatisticNumbers
 
 @dataclass(frozen=True, slots=True)
 class OpValues:
-    """A statistic of the ops of one step that have one. NaN counts as infinite: both are worse than
-    every number. ``is_sum``: the value of a scope is the sum of those inside it, not the largest.
+    """A statistic of the ops of one step that have one. NaN and +inf are infinite: worse than every
+    number. -inf is not, because masks are made of it: the largest value leaves it out, and the norm
+    is not known. ``is_sum``: the value of a scope is the sum of those inside it, not the largest.
     """
 
     statistic: str
@@ -42,10 +43,16 @@ def _value(statistic: str, of: StatisticNumbers) -> float | None:
         case "zeros":
             return None if of.zero_count is None or not of.count else of.zero_count / of.count
         case "l2norm":
-            return _number(of.l2norm)
+            return None if _is_masked(of) else _number(of.l2norm)
         case _:
-            ends = [abs(end) for end in (_number(of.max), _number(of.min)) if end is not None]
+            chosen = (of.finite_max, of.finite_min) if _is_masked(of) else (of.max, of.min)
+            ends = [abs(end) for end in map(_number, chosen) if end is not None]
             return max(ends, default=None)
+
+
+def _is_masked(of: StatisticNumbers) -> bool:
+    """Whether the only values that are not finite are -inf."""
+    return of.negative_inf_count > 0 and not of.nan_count and not of.positive_inf_count
 
 
 def _number(value: float | str | None) -> float | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.graph import but_gradients
+from sonde.core.graph import Phase, but_gradients, phase_of
 from sonde.core.operators.patterns import OpPattern, ScopePart, parts_of
 from sonde.core.text.terminal_text import quoted
 from sonde.server.graph.index import GraphIndex
@@ -27,6 +28,7 @@ from sonde.wire.graphs import (
     TreePage,
 )
 from sonde.wire.queries import NodesQuery
+from sonde.wire.shapes import GraphDetail, Node
 
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
@@ -101,8 +103,15 @@ def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> l
         category = query.category
         numbers = [number for number in numbers if category in index.nodes[number].categories]
     if query.phase is not None:
-        numbers = [number for number in numbers if index.nodes[number].phase == query.phase]
+        numbers = [number for number in numbers if _phase(index.nodes[number]) == query.phase]
     return list(numbers)
+
+
+def _phase(node: Node) -> Phase:
+    """The phase that a node belongs to: what an optimizer keeps between steps is a parameter, which
+    graphs list as "forward"."""
+    is_state = node.kind == "parameter" and phase_of(f"{node.scope}/") == "optimizer"
+    return "optimizer" if is_state else node.phase
 
 
 def _words(text: str) -> list[str]:
@@ -162,17 +171,23 @@ def sources(index: GraphIndex, text: str) -> SourceList:
     return SourceList(len(found), tuple(found[:MOST_LINES]))
 
 
-def op_view(index: GraphIndex, name: str, hits: int) -> OpView:
-    """Everything about the node called ``name``, which has ``hits``, but its tensors."""
+def op_view(index: GraphIndex, name: str, hits: int, view: GraphDetail = "everything") -> OpView:
+    """Everything about the node called ``name``, which has ``hits``, but its tensors. Its
+    neighbours are those that ``view`` shows; if that does not show the node, all."""
     number = index.number(name)
     summary = index.summary
+    is_folded = bool(summary.hidden[number])
+    shown = index if is_folded else index.seen_as(view)
+    node = index.nodes[number]
+    if shown is summary:
+        node = msgspec.structs.replace(node, inputs=tuple(map(summary.unfolded, node.inputs)))
     return OpView(
-        index.nodes[number],
+        node,
         index.graph,
-        index.consumers(name),
+        shown.consumers(name),
         hits,
         summary.scopes[int(summary.scope_of[number])].path,
-        bool(summary.hidden[number]),
+        is_folded,
     )
 
 

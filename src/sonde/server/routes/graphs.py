@@ -95,7 +95,7 @@ async def find_nodes(call: Call, query: queries.NodesQuery) -> NodePage:
 async def show_op(call: Call, query: queries.OpQuery) -> OpView:
     index = await call.run.graph(query.rank, query.graph)
     counts = call.run.hits.counts(chosen_rank(call.run, query.rank))
-    return await asyncio.to_thread(op_view, index, query.name, counts[query.name])
+    return await asyncio.to_thread(op_view, index, query.name, counts[query.name], query.view)
 
 
 @endpoints.add("GET", f"{RUN}/sources", "Lines of code")
