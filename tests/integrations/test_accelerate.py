@@ -41,8 +41,10 @@ def test_stop_tells_the_loop(tmp_path: Path) -> None:
     assert run("accelerate_loop.py", "fault", "stop", cwd=tmp_path).results["steps"] == 6
 
 
-def test_two_ranks_stop_together(tmp_path: Path) -> None:
+def test_all_ranks_are_guarded_and_stop_together(tmp_path: Path) -> None:
     results, _ = run_two_ranks("accelerate_loop.py", "fault", "last", "stop", cwd=tmp_path)
+    for rank in (0, 1):
+        assert sonde.signals(tmp_path / "sonde_steps", rank)["step"].tolist() == [0, 1, 2]
     assert [each["steps"] for each in results] == [6, 6]
     assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]
 

@@ -43,6 +43,7 @@ class SondeTracker(GeneralTracker):  # type: ignore[misc]
         self._training = ObservedTraining(**options)
         self._accelerator: weakref.ref[Any] | None = None
         self._undo = ExitStack()
+        wrap(Accelerator, "init_trackers", self._starting, self._undo)
 
     @property
     def tracker(self) -> ObservedTraining:
@@ -76,6 +77,19 @@ class SondeTracker(GeneralTracker):  # type: ignore[misc]
     def finish(self) -> None:
         self._undo.close()
         self._training.end()
+
+    def _starting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Accelerate starts trackers on the main process only."""
+
+        def init_trackers(this: Accelerator, *args: Any, **kwargs: Any) -> Any:
+            result = original(this, *args, **kwargs)
+            is_here = any(each is self for each in this.log_with)
+            if is_here and not this.is_main_process:
+                this.trackers.append(self)
+                self.start()
+            return result
+
+        return init_trackers
 
     def _agreeing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(this: AcceleratedOptimizer, *args: Any, **kwargs: Any) -> Any:
