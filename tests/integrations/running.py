@@ -67,6 +67,16 @@ def run(
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
+def run_two_ranks(program: str, *words: str, cwd: Path) -> tuple[list[dict[str, Any]], str]:
+    """What two ranks of a program printed as JSON, and their stderr."""
+    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    ended = run(program, *words, cwd=cwd, command=launch)
+    assert ended.code == 0, ended.stderr
+    lines = [line for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
+    assert len(lines) == 2
+    return [json.loads(line) for line in lines], ended.stderr
+
+
 def logged_texts(directory: Path) -> list[bytes]:
     """The findings in event files of TensorBoard."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, logged_texts, run
+from tests.integrations.running import OFFLINE, PROGRAMS, in_whole, logged_texts, run, run_two_ranks
 
 import sonde
 
@@ -42,6 +41,14 @@ def test_stop_tells_the_loop(tmp_path: Path) -> None:
     assert run("accelerate_loop.py", "fault", "stop", cwd=tmp_path).results["steps"] == 6
 
 
+def test_all_ranks_are_guarded_and_stop_together(tmp_path: Path) -> None:
+    results, _ = run_two_ranks("accelerate_loop.py", "fault", "last", "stop", cwd=tmp_path)
+    for rank in (0, 1):
+        assert sonde.signals(tmp_path / "sonde_steps", rank)["step"].tolist() == [0, 1, 2]
+    assert [each["steps"] for each in results] == [6, 6]
+    assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]
+
+
 def started(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *words],
@@ -62,27 +69,17 @@ def test_accelerate_launch_of_a_script_under_sonde_run(tmp_path: Path) -> None:
 
 @in_whole
 def test_a_trainer_on_two_ranks(tmp_path: Path) -> None:
-    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    program = str(PROGRAMS / "transformers_trainer.py")
-    ended = started(*launch, program, "fault", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert "(the Trainer's step 2): the loss is nan" in ended.stderr
+    results, said = run_two_ranks("transformers_trainer.py", "fault", cwd=tmp_path)
+    assert "(the Trainer's step 2): the loss is nan" in said
     for rank in (0, 1):
         signals = sonde.signals(tmp_path / "sonde_steps", rank)
         assert signals["step"].tolist() == [0, 1, 2, 3]
         assert signals["micro_batches"].tolist() == [2, 2, 2, 2]
-    results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
-    assert len(results) == 2
     assert len({each[name] for each in results for name in ("bare", "observed")}) == 1
 
 
 @in_whole
 def test_ranks_of_a_trainer_stop_together_if_one_has_a_bad_batch(tmp_path: Path) -> None:
-    launch = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    ended = started(
-        *launch, str(PROGRAMS / "transformers_trainer.py"), "fault", "stop", cwd=tmp_path
-    )
-    assert ended.returncode == 0, ended.stderr
-    results = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
+    results, _ = run_two_ranks("transformers_trainer.py", "fault", "stop", cwd=tmp_path)
     assert [each["steps"] for each in results] == [2, 2]
     assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]

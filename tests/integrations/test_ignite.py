@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import run
+from tests.integrations.running import run, run_two_ranks
 
 import sonde
 
@@ -34,8 +34,14 @@ def test_an_exception_is_kept_and_still_leaves_the_engine(tmp_path: Path) -> Non
     assert results["findings"][0]["rule"] == "exception"
 
 
-def test_sonde_run_counts_the_same_steps(tmp_path: Path) -> None:
+def test_sonde_run_counts_the_same_steps_and_no_evaluation(tmp_path: Path) -> None:
     command = ("-m", "sonde", "run", "--guard")
     ended = run("ignite_engine.py", "fault", "bare", cwd=tmp_path, command=command)
-    assert ended.said[0].startswith("sonde: step 2: the loss is nan; ")
+    assert ended.said[0].startswith("sonde: step 2 (Ignite's iteration 6): the loss is nan; ")
     assert sonde.signals(tmp_path / "sonde_steps")["step"].tolist() == [0, 1, 2, 3]
+
+
+def test_engines_of_two_ranks_terminate_together(tmp_path: Path) -> None:
+    results, _ = run_two_ranks("ignite_engine.py", "fault", "last", "stop", cwd=tmp_path)
+    assert [each["steps"] for each in results] == [6, 6]
+    assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from tests.integrations.running import logged_texts, run
+from tests.integrations.running import logged_texts, run, run_two_ranks
 
 import sonde
 
@@ -45,11 +44,7 @@ def test_stop_ends_the_training_in_lightnings_way(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
 def test_two_ranks_stop_together_if_one_has_a_bad_batch(tmp_path: Path) -> None:
-    launch = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    ended = run("lightning_trainer.py", "fault", "stop", cwd=tmp_path, command=launch)
-    assert ended.code == 0, ended.stderr
-    lines = [line for line in ended.stdout.splitlines() if line.startswith('{"bare"')]
-    results = [json.loads(line) for line in lines]
+    results, _ = run_two_ranks("lightning_trainer.py", "fault", "stop", cwd=tmp_path)
     assert [each["steps"] for each in results] == [1, 1]  # of 2; the sampler shuffles
     rules = {each["rule"] for result in results for each in result["findings"]}
     assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]
@@ -85,3 +80,9 @@ def test_a_loop_with_fabric(words: tuple[str, ...], steps: int, tmp_path: Path) 
     assert FAULT in ended.said[0]
     table = (tmp_path / results["log_dir"] / "metrics.csv").read_text()
     assert "sonde_findings" in table.splitlines()[0].split(",")
+
+
+def test_two_ranks_with_fabric_stop_together(tmp_path: Path) -> None:
+    results, _ = run_two_ranks("fabric_loop.py", "fault", "last", "stop", cwd=tmp_path)
+    assert [each["steps"] for each in results] == [5, 5]
+    assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]

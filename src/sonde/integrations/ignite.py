@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.observed_training import ObservedTraining, on_any_rank
 
 try:
+    import ignite.distributed as idist
     from ignite.engine import Engine, Events
 except ImportError as _error:
     raise MissingLibraryError("ignite", "ignite", _error) from None
@@ -23,7 +24,7 @@ def attach(engine: Engine, **options: Any) -> ObservedTraining:
 
     The options are those of `ObservedTraining`, which is returned: ``findings`` has what was found.
     ``engine.state.metrics["sonde_findings"]`` is their number, which Ignite's loggers log. With
-    ``on_trigger="stop"`` the engine terminates after the step.
+    ``on_trigger="stop"`` the engine terminates after the iteration, on all ranks if one triggers.
     """
     training = ObservedTraining(**options)
     _Handlers(training).add_to(engine)
@@ -50,7 +51,7 @@ class _Handlers:
 
     def _iteration_completed(self, engine: Engine) -> None:
         self._count(engine)
-        if self._training.should_stop:
+        if self._training.stops_any_rank(on_any_rank(idist.device())):
             engine.terminate()
 
     def _ended(self, engine: Engine) -> None:

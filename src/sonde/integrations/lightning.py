@@ -12,7 +12,7 @@ from typing import Any
 
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.observed_training import ObservedTraining
+from sonde.integrations.observed_training import ObservedTraining, on_any_rank
 from sonde.integrations.trackers.alerts import Alerting, EventFileTexts, is_logged_to
 
 try:
@@ -98,7 +98,8 @@ class SondeFabricCallback:
 
     @property
     def should_stop(self) -> bool:
-        """Whether the loop should end: a step triggered, and its update was skipped."""
+        """Whether the loop should end: a step triggered on this or another rank, and its update was
+        skipped there."""
         return self._training.should_stop
 
     def on_after_setup(self, fabric: Any, module: Any) -> None:
@@ -109,6 +110,7 @@ class SondeFabricCallback:
     def on_after_optimizer_step(self, strategy: Any, optimizer: Any) -> None:
         self._updates += 1
         self._log()
+        self._training.stops_any_rank(on_any_rank(strategy.root_device))
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         self._training.end()

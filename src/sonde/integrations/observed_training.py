@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import sonde
 from sonde.adapters.torch import private
@@ -118,11 +119,11 @@ class ObservedTraining:
     def stops_any_rank(self, is_any: Callable[[bool], bool]) -> bool:
         """Whether the training should end, which the framework asks after every step on every rank:
         ranks that go on alone would wait for those that have ended. ``is_any`` returns whether its
-        argument is true on any rank."""
-        if not self._stops:
-            return False
-        with private.unobserved():
-            return is_any(self.should_stop)
+        argument is true on any rank. ``should_stop`` is the answer afterwards."""
+        if self._stops:
+            with private.unobserved():
+                self.should_stop = is_any(self.should_stop)
+        return self.should_stop
 
     def take(self) -> list[Finding]:
         """The findings since the last call, to be logged."""
@@ -150,6 +151,20 @@ class ObservedTraining:
         self._alerts.send(alert_of(finding, kept))
 
 
+def on_any_rank(device: Any) -> Callable[[bool], bool]:
+    """A function for ``stops_any_rank``; ``device``: where the process group reduces tensors."""
+
+    def is_any(mine: bool) -> bool:
+        group = torch.distributed
+        if not group.is_available() or not group.is_initialized() or group.get_world_size() == 1:
+            return mine
+        reduced = torch.tensor(int(mine), device=device)
+        group.all_reduce(reduced, group.ReduceOp.MAX)
+        return bool(reduced)
+
+    return is_any
+
+
 def close_observation(held: ExitStack, error: BaseException | None = None) -> None:
     """Leave what observes a training, after the last step or because the training raised ``error``;
     a failure of the observation is reported, not raised."""
@@ -163,18 +178,6 @@ def close_observation(held: ExitStack, error: BaseException | None = None) -> No
             if not isinstance(raised, Exception):
                 raise
             _report(raised, "the end of the observation")
-
-
-def calling_object(kind: type) -> Any:
-    """The object of this class whose method calls the caller, near or far; None if there is none.
-    Some frameworks do not tell a callback who calls it."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, kind):
-            return caller
-    return None
 
 
 def _report(error: Exception, what: str) -> None:

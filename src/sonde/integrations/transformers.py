@@ -11,11 +11,10 @@ import sys
 import weakref
 from typing import Any
 
-import torch
-
+from sonde.adapters.torch.living_objects import calling_objects
 from sonde.core.finding import Finding
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.observed_training import ObservedTraining, calling_object
+from sonde.integrations.observed_training import ObservedTraining, on_any_rank
 from sonde.integrations.trackers.alerts import EventFileTexts
 
 try:
@@ -46,7 +45,7 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         # Events do not say which Trainer it is.
-        trainer = calling_object(sys.modules["transformers"].Trainer)
+        trainer = next(calling_objects(sys.modules["transformers"].Trainer), None)
         self._trainer = None if trainer is None else weakref.ref(trainer)
         self._training.begin(
             steps_done=state.global_step,
@@ -58,7 +57,7 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         self._log(state, control)
-        if self._training.stops_any_rank(lambda mine: _is_any(mine, args)):
+        if self._training.stops_any_rank(on_any_rank(args.device)):
             control.should_training_stop = True
 
     def on_train_end(
@@ -88,12 +87,3 @@ class SondeCallback(TrainerCallback):  # type: ignore[misc]
             should_log = control.should_log
             trainer.log({"sonde_findings": len(self._training.findings)})
             control.should_log = should_log
-
-
-def _is_any(mine: bool, args: TrainingArguments) -> bool:
-    """Whether this is true on any rank of the training."""
-    if args.world_size == 1 or not torch.distributed.is_initialized():
-        return mine
-    reduced = torch.tensor(int(mine), device=args.device)
-    torch.distributed.all_reduce(reduced, torch.distributed.ReduceOp.MAX)
-    return bool(reduced)

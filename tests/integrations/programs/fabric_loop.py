@@ -3,7 +3,7 @@
 import torch
 from lightning.fabric import Fabric, seed_everything
 from lightning.fabric.loggers import CSVLogger
-from numbers_network import WORDS, Network, batches, options
+from numbers_network import RANKS, WORDS, Network, batches, options
 from results import print_results, weights_hash
 
 
@@ -11,8 +11,9 @@ def train(callback):
     seed_everything(0, verbose=False)
     logger = CSVLogger(".", flush_logs_every_n_steps=1)
     fabric = Fabric(
-        accelerator="cpu", devices=1, loggers=logger, callbacks=[callback] if callback else []
+        accelerator="cpu", devices=RANKS, loggers=logger, callbacks=[callback] if callback else []
     )
+    fabric.launch()
     network = Network()
     module, optimizer = fabric.setup(network, torch.optim.Adam(network.parameters(), lr=1e-2))
     steps = 0

@@ -1,13 +1,14 @@
-"""Finds the living objects of a class without disturbing other threads.
+"""Finds the objects of a class: those that exist, and those whose methods run.
 
-Not by ``gc.get_objects()``: while its list exists, a ``tuple(...)`` that another thread is building
-from a generator has a second reference, and Python ends it with "SystemError: bad argument to
-internal function".
+Those that exist are found without disturbing other threads, so not by ``gc.get_objects()``: while
+its list exists, a ``tuple(...)`` that another thread is building from a generator has a second
+reference, and Python ends it with "SystemError: bad argument to internal function".
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,17 @@ def living_objects(*kinds: type) -> list[Any]:
     found: list[Any] = gc.get_referrers(*classes.values())
     # By type alone: ``isinstance`` would ask proxies of the program for their class.
     return [each for each in found if id(type(each)) in classes]
+
+
+def calling_objects(kind: type) -> Iterator[Any]:
+    """The objects of this class whose methods call the caller, near or far, the innermost first.
+    Some frameworks do not tell a callback who calls it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kind):
+            yield caller
 
 
 def _with_subclasses(kind: type) -> Iterator[type]:

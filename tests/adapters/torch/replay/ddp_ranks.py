@@ -20,29 +20,43 @@ from sonde.adapters.torch.replay.run_again import Replayed, run_again
 from sonde.adapters.torch.replay.step_record import StepRecord
 
 
-def train(rank: int) -> list[torch.Tensor]:
+class Around(nn.Module):
+    """Holds a network that ranks train together, as the modules of Fabric do."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.inner(x)
+
+
+def train(rank: int, how: str) -> list[torch.Tensor]:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.2), nn.Linear(6, 2))
     ddp = nn.parallel.DistributedDataParallel(net)
+    called: Any = Around(ddp) if how == "around" else ddp
+    if how == "compiled":
+        called = torch.compile(ddp, backend="eager")
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
     torch.manual_seed(rank)
     for number in range(4):
         with ddp.no_sync():
-            functional.mse_loss(ddp(torch.randn(5, 4)), torch.randn(5, 2)).backward()
+            functional.mse_loss(called(torch.randn(5, 4)), torch.randn(5, 2)).backward()
         x = torch.randn(5, 4)
         if number == 3 and rank == 1:
             x[2, 1] = float("nan")
-        functional.mse_loss(ddp(x), torch.randn(5, 2)).backward()
+        functional.mse_loss(called(x), torch.randn(5, 2)).backward()
         optimizer.step()
         optimizer.zero_grad()
     return weights(net)
 
 
-def work(rank: int, port: str, path: str) -> None:
+def work(rank: int, port: str, path: str, how: str) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    bare = train(rank)
+    bare = train(rank, how)
     found: list[Replayed] = []
 
     def again(record: StepRecord, recorder: StepRecorder, recorded: Recorded) -> None:
@@ -50,7 +64,7 @@ def work(rank: int, port: str, path: str) -> None:
             found.append(run_again(record, recorder=recorder))
 
     with recording(again) as recorded:
-        seen = train(rank)
+        seen = train(rank, how)
     torch.distributed.destroy_process_group()
     if rank == 1:
         result: dict[str, Any] = {
@@ -70,4 +84,4 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(work, args=(sys.argv[1], sys.argv[2]), nprocs=2)
+    torch.multiprocessing.spawn(work, args=tuple(sys.argv[1:]), nprocs=2)

@@ -71,22 +71,35 @@ def test_models_of_a_library_are_repeated_exactly(name: str) -> None:
     assert [each.is_exact for each in found.executions] == [True, True]
 
 
-def test_a_rank_of_ddp_repeats_its_step_alone(tmp_path: Path) -> None:
-    """A replay that took part in a collective would wait for the other rank for ever."""
+def ddp_rank(how: str, tmp_path: Path) -> dict[str, Any]:
+    """What the second of two ranks of DDP found when it executed its steps again."""
     with socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     path = tmp_path / "found.json"
     module = "tests.adapters.torch.replay.ddp_ranks"
-    command = [sys.executable, "-W", "ignore", "-m", module, port, str(path)]
+    command = [sys.executable, "-W", "ignore", "-m", module, port, str(path), how]
     subprocess.run(command, check=True, timeout=800, env={**os.environ, "OMP_NUM_THREADS": "1"})
     found: dict[str, Any] = loads(path.read_text())
     assert found["errors"] == []
     assert found["same"]
+    return found
+
+
+@pytest.mark.parametrize("how", ["plain", "around"])
+def test_a_rank_of_ddp_repeats_its_step_alone(how: str, tmp_path: Path) -> None:
+    """A replay that took part in a collective would wait for the other rank for ever."""
+    found = ddp_rank(how, tmp_path)
     assert found["exact"] == [True] * 4
     assert found["reasons"] == ["reduced_gradients"]
     assert found["rows"] == [None, None, None, [2]]
     assert found["micro_batches"] == [None, None, None, 1]
+
+
+def test_a_rank_of_compiled_ddp_does_not_repeat_its_step(tmp_path: Path) -> None:
+    found = ddp_rank("compiled", tmp_path)
+    assert found["exact"] == [False] * 4
+    assert "collective" in found["reasons"]
 
 
 def test_the_generators_are_where_they_were() -> None:

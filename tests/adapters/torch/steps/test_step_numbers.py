@@ -156,6 +156,16 @@ def test_of_several_trainers_none_is_asked(trainer: Any) -> None:
     assert list(seen.steps) == [0, 1]
 
 
+def test_of_several_trainers_the_one_that_trains_is_asked(trainer: Any) -> None:
+    type(trainer).train = lambda self: train(kind=torch.optim.SGD)
+    other = type(trainer)()
+    other.state = SimpleNamespace(global_step=9)
+    with watch() as seen:
+        other.train()
+        assert step_text(9) == "step 9 (the Trainer's step 10)"
+    assert list(seen.steps) == [9, 10]
+
+
 def test_a_trainer_without_a_state_is_no_trainer(trainer: Any) -> None:
     del trainer.state
     with watch() as seen:

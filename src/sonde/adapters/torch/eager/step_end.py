@@ -3,7 +3,8 @@
 A step ends when an optimizer's ``step()`` returns, whichever optimizer it is; a ``step()`` called
 inside another (a wrapper's) does not count by itself; one that raises ends no step; a GradScaler
 that skips its optimizer's step ends a step all the same. With ``step_by="manual"`` only
-``sonde.step()`` ends steps. Optimizers that step in other threads do not count.
+``sonde.step()`` ends steps. Optimizers that step in other threads do not count. Keras's optimizers
+count like those of torch (``keras_updates``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch.optim.optimizer import (
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.scope_stack import running
+from sonde.adapters.torch.keras_updates import follow_keras
 from sonde.core.patching import wrap
 
 
@@ -64,6 +66,7 @@ class StepHooks:
         undo.callback(register_optimizer_step_pre_hook(self._before).remove)
         undo.callback(register_optimizer_step_post_hook(self._after).remove)
         wrap(torch.amp.GradScaler, "step", self._count_skipped, undo)
+        follow_keras(undo)
 
     def _before(
         self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]

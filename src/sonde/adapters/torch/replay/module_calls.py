@@ -15,23 +15,18 @@ from torch import nn
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
-from sonde.adapters.torch.eager.naming.wrappers import wrapped
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
-from sonde.adapters.torch.replay.module_state import ModuleWatch
+from sonde.adapters.torch.replay.module_state import ModuleWatch, is_ddp, is_distributed
 from sonde.adapters.torch.replay.outside_ops import KnownTensors
 from sonde.adapters.torch.replay.random_states import autocast_states, take_random
 from sonde.adapters.torch.replay.step_record import CallOutput, ModuleCall, ReplayProblem
+from sonde.adapters.torch.replay.storage.wrappers import COMPILED
 
 GradientArrived = Callable[[ModuleCall, int, torch.Tensor], None]
 
 
-def is_transparent(module: nn.Module) -> bool:
-    """Whether the call that counts is that of the module inside: DDP exchanges buffers before."""
-    return type(module).__name__ == "DistributedDataParallel" and wrapped(module) is not None
-
-
 def ranks_of(module: nn.Module) -> int:
-    """How many ranks average the gradients of a module that `is_transparent`."""
+    """How many ranks average the gradients of a module that `is_ddp`."""
     return int(torch.distributed.get_world_size(getattr(module, "process_group", None)))
 
 
@@ -69,6 +64,15 @@ class CallRecorder:
             call.number, call.age, call.micro_batch = number, call.age + 1, 0
             self._used[id(call.module)] = self._watch(call.module)
         self._count = len(calls)
+
+    def is_transparent(self, module: nn.Module) -> bool:
+        """Whether the calls that count are those of the modules inside. DDP exchanges buffers
+        before, and gradients in the backward pass of what it returns; a module around it, such as
+        that of Fabric, executed again, would do so, too. The modules inside compiled code have no
+        calls of their own: that is not executed again, see ``exchanges_data``."""
+        if is_ddp(module) or not is_distributed():
+            return is_ddp(module)
+        return type(module).__name__ != COMPILED and self._watch(module).holds_ddp
 
     def parameters(self) -> Iterator[torch.Tensor]:
         """The tensors that gradients of this step are accumulated in."""

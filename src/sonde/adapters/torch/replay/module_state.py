@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.naming.wrappers import wrapped
 from sonde.adapters.torch.replay.step_record import ModuleState
 
 _OWN_OF_MODULE = frozenset(vars(nn.Module()))
@@ -26,6 +27,16 @@ _CHECK_EVERY = 50
 _SHARDING = ("torch.distributed.fsdp", "torch.distributed._composable")
 Place = tuple[str, str]
 """A submodule's name, and the name of an attribute or buffer of it."""
+
+
+def is_ddp(module: nn.Module) -> bool:
+    """Whether the module is torch's DistributedDataParallel, which may not be imported."""
+    return type(module).__name__ == "DistributedDataParallel" and wrapped(module) is not None
+
+
+def is_distributed() -> bool:
+    """Whether this process is a rank of a process group."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 @dataclass(slots=True, eq=False)
@@ -66,15 +77,22 @@ class ModuleWatch:
         return any(each.requires_grad for each in self.tree.parameters)
 
     @property
+    def holds_ddp(self) -> bool:
+        """Whether ranks train a module inside together, each with all weights."""
+        return is_distributed() and any(map(is_ddp, self.tree.modules))
+
+    @property
     def exchanges_data(self) -> bool:
         """Whether calls may exchange data with other ranks, so that one rank alone must not repeat
-        them: sharded weights, batch norms over all ranks."""
-        if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-            return False
-        return any(
-            isinstance(each, nn.SyncBatchNorm) or type(each).__module__.startswith(_SHARDING)
-            for each in self.tree.modules
-        ) or any(hasattr(each, "device_mesh") for each in self.tree.parameters)
+        them: sharded weights, batch norms over all ranks, gradients that DDP averages."""
+        return is_distributed() and (
+            self.holds_ddp
+            or any(
+                isinstance(each, nn.SyncBatchNorm) or type(each).__module__.startswith(_SHARDING)
+                for each in self.tree.modules
+            )
+            or any(hasattr(each, "device_mesh") for each in self.tree.parameters)
+        )
 
     @property
     def weight_versions(self) -> int:

@@ -24,8 +24,9 @@ from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
-from sonde.adapters.torch.replay.module_calls import CallRecorder, is_transparent, ranks_of
+from sonde.adapters.torch.replay.module_calls import CallRecorder, ranks_of
 from sonde.adapters.torch.replay.module_hooks import OutermostHook, is_compiled_container
+from sonde.adapters.torch.replay.module_state import is_ddp
 from sonde.adapters.torch.replay.outside_ops import KnownTensors, OutsideOps
 from sonde.adapters.torch.replay.recording.backward_passes import BackwardRecorder
 from sonde.adapters.torch.replay.recording.closures import watch_closures
@@ -198,8 +199,9 @@ class StepRecorder:
     def _module_begins(self, module: nn.Module, args: Any, frame: FrameType) -> bool:
         """Whether ``module`` is an outermost one to record."""
         self._notice_failed_optimizer(frame)
-        if self._switch.is_recording and is_transparent(module):
-            self._events.averaged_by(ranks_of(module))
+        if self._switch.is_recording and self._calls.is_transparent(module):
+            if is_ddp(module):
+                self._events.averaged_by(ranks_of(module))
             return False
         if not self._switch.is_recording:
             if self._switch.is_on and not self._switch.is_own_thread:

@@ -1,8 +1,10 @@
 """Numbers steps as the training's own logs do: after a resume, and under a framework's trainer.
 
 A run that resumes a training goes on counting where that stopped. How many steps were done is what
-a trainer (of transformers or Lightning) says, or the ``step`` in the state that an optimizer loads.
-The trainers' own classes are looked up among the modules that the program has imported.
+a trainer (of transformers or Lightning) or an optimizer of Keras says, or the ``step`` in the state
+that an optimizer loads. Their classes are looked up among the modules that the program has
+imported. The iterations of an engine of Ignite are no steps if several of them make one; lines name
+them.
 """
 
 from __future__ import annotations
@@ -12,25 +14,28 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, index
 from typing import Any, Final
 
 import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.guard import FailureGuard
-from sonde.adapters.torch.living_objects import living_objects
+from sonde.adapters.torch.living_objects import calling_objects, living_objects
 from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap
 from sonde.core.running_training import register_first_step, register_step_name
 from sonde.core.weak_table import WeakTable
 
 _TRAINERS: Final = (
-    # The module of a class Trainer, whose step it is, and the attribute with the steps done.
+    # The module of a class Trainer, whose step it is, and the attribute with the steps done. The
+    # models of Keras are Trainers; its log has no numbers of steps.
     ("transformers.trainer", "the Trainer's", "state.global_step"),
     ("pytorch_lightning.trainer.trainer", "Lightning's", "global_step"),
     ("lightning.pytorch.trainer.trainer", "Lightning's", "global_step"),
+    ("keras.src.trainers.trainer", "", "optimizer.iterations"),
 )
+_ENGINE: Final = "ignite.engine.engine", "Engine"
 
 
 @dataclass(slots=True, eq=False)
@@ -64,17 +69,26 @@ class StepNumbers:
             return
         self._searches -= 1
         found = list(_living_trainers())
-        if len(found) != 1:  # Of several it is unknown which one trains.
+        if len(found) > 1:  # Only the one that trains counts, if its method calls this one.
+            calling = {id(each) for each in calling_objects(object)}
+            found = [each for each in found if id(each[0]) in calling]
+        if len(found) != 1:
             return
         self._searches = 0
-        self._whose, done = found[0]
+        _, self._whose, done = found[0]
         if done > self._step():
             self._begin_at(done)
         self._shift = done + 1 - self._step()
 
     def _name(self, step: int) -> str:
         """What the framework's log calls this step."""
-        return f" ({self._whose} step {step + self._shift})" if self._whose else ""
+        if self._whose:
+            return f" ({self._whose} step {step + self._shift})"
+        # A trainer may run evaluators, which are engines, too, inside its own run.
+        engine = None
+        if step == self._step() and isinstance(kind := _class_of(*_ENGINE), type):
+            *_, engine = None, *calling_objects(kind)
+        return "" if engine is None else f" (Ignite's iteration {engine.state.iteration})"
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def load_state_dict(this: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -106,19 +120,25 @@ def _updates_of(optimizer: torch.optim.Optimizer) -> int:
     return int(found) if 0 <= found < float("inf") else 0
 
 
-def _living_trainers() -> Iterator[tuple[str, int]]:
-    """Whose step it is, and the number of steps done, of each trainer that exists."""
+def _living_trainers() -> Iterator[tuple[Any, str, int]]:
+    """Each trainer that exists, whose step it is, and the number of steps done."""
     known = []
     for module, whose, path in _TRAINERS:
-        kind = getattr(sys.modules.get(module), "Trainer", None)
+        kind = _class_of(module, "Trainer")
         if isinstance(kind, type):
             known.append((kind, whose, attrgetter(path)))
     for kind, whose, read in known:
         for trainer in living_objects(kind):
             try:
-                done = read(trainer)
+                with private.unobserved():
+                    done = read(trainer)
+                    done = index(getattr(done, "value", done))  # of a variable of Keras
             except Exception as error:  # A trainer that is not set up.
                 pass_on(error)
                 continue
-            if isinstance(done, int) and done >= 0:
-                yield whose, done
+            if done >= 0:
+                yield trainer, whose, done
+
+
+def _class_of(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 
 from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, variables_holding
+from sonde.adapters.torch.keras_updates import follow_keras
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnosis.evidence import Number, OptimizerEvidence
@@ -81,6 +82,7 @@ class TrainingCalls:
         wrap(torch.autograd, "backward", self._around_backward, undo)
         undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
         undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+        follow_keras(undo)
 
     def state_of(self, optimizer: torch.optim.Optimizer) -> OptimizerState:
         known = self.states.get(optimizer)

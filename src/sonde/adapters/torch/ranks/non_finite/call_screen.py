@@ -36,7 +36,7 @@ from sonde.adapters.torch.ranks.non_finite.followed_modules import (
 from sonde.adapters.torch.ranks.non_finite.local_call import NotExecutedError
 from sonde.adapters.torch.ranks.private import has_saved_tensor_hooks
 from sonde.adapters.torch.replay.kept_tensor import keep, map_tree, tensors_in
-from sonde.adapters.torch.replay.module_calls import is_transparent
+from sonde.adapters.torch.replay.module_state import is_ddp
 from sonde.watch.origins import Origin
 
 _MOST_MODULES: Final = 2000
@@ -72,7 +72,7 @@ class CallScreen:
         if self.found is None and not is_finite(args):
             self.found = ScreenedOrigin("the input of the model", calling_line(), self._count())
         self._followed = object()
-        root: Any = module.module if is_transparent(module) else module
+        root: Any = module.module if is_ddp(module) else module
         named = [(name, each) for name, each in root.named_modules() if is_apart(each)]
         apart = {id(each) for _, each in named} | {id(root)}
         for name, each in {"": root, **dict(named[:_MOST_MODULES])}.items():
