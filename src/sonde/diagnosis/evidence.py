@@ -98,6 +98,8 @@ class ParameterEvidence:
 class OptimizerEvidence:
     """One optimizer: what it holds, how it was called.
 
+    ``discarded`` counts backward passes whose gradients were cleared before a step, and
+    ``steps_of_last`` the steps that had those of the last of several such passes of one line.
     ``uncleared`` counts steps whose gradients held those of the step before; ``cleared_before``
     steps whose gradients were all cleared after backward; ``state_keys`` the names of its state;
     ``variable`` the variable that held it where its first step was called.
@@ -114,6 +116,8 @@ class OptimizerEvidence:
     first_uncleared: int = 0
     cleared_before: int = 0
     cleared: Source | None = None
+    discarded: int = 0
+    steps_of_last: int = 0
     skipped: int = 0
     parameters: int = 0
     frozen: int = 0

@@ -15,6 +15,7 @@ from tests.adapters.torch.diagnosis.form_pairs import FORMS
 from tests.adapters.torch.diagnosis.healthy_trainings import HEALTHY_FREEZING, HEALTHY_NORMS
 from tests.adapters.torch.diagnosis.loop_pairs import LOOP
 from tests.adapters.torch.diagnosis.missed_pairs import MISSED
+from tests.adapters.torch.diagnosis.overlooked_pairs import HEALTHY_FORMS, OVERLOOKED
 from tests.adapters.torch.diagnosis.pairs import Pair
 from tests.adapters.torch.diagnosis.parameter_pairs import PARAMETERS
 from tests.adapters.torch.diagnosis.precision_pairs import PRECISION
@@ -43,6 +44,7 @@ SINGLE = [
         *STRUCTURES,
         *FORMS,
         *MISSED,
+        *OVERLOOKED,
     ),
 ]
 
@@ -80,6 +82,11 @@ def test_a_rule_names_its_bug(pair: Pair, tmp_path: Path) -> None:
 @pytest.mark.parametrize("pair", SINGLE, ids=lambda pair: pair.kind)
 def test_a_rule_is_silent_on_the_healthy_counterpart(pair: Pair, tmp_path: Path) -> None:
     check_healthy(pair, run(pair.healthy, tmp_path)[0])
+
+
+@pytest.mark.parametrize("name", HEALTHY_FORMS)
+def test_what_looks_like_an_overlooked_form_is_no_alarm(name: str, tmp_path: Path) -> None:
+    assert certain(run(HEALTHY_FORMS[name], tmp_path)[0]) == []
 
 
 @pytest.mark.parametrize("code", [*HEALTHY_FREEZING, *HEALTHY_NORMS])

@@ -70,6 +70,8 @@ class ModuleCalls:
     """A list of one number for each module, so that counting changes no table."""
     current: list[nn.Module] = field(default_factory=list)
     last: RootCall | None = None
+    last_evaluated: RootCall | None = None
+    """The last call without gradients of a network that is trained, until the step ends."""
     in_this_step: list[RootCall] = field(default_factory=list)
 
     def install(self, undo: ExitStack) -> None:
@@ -100,6 +102,7 @@ class ModuleCalls:
 
     def step_ended(self) -> None:
         self.in_this_step.clear()
+        self.last_evaluated = None
 
     def _make_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         current = self.current
@@ -171,6 +174,8 @@ class ModuleCalls:
             self.last = made
             self.in_this_step.append(made)
             del self.in_this_step[:-8]
+        elif counts.trained and not has_gradients:
+            self.last_evaluated = made
         for action in self.on_root:
             action(made, trained)
 

@@ -21,12 +21,12 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     yield finding(
         "graph-retained",
         "established",
-        f"the graphs of up to {alive} losses are in memory at the same time: a tensor with its "
-        "graph is kept in every step",
+        f"the graphs of up to {alive} losses are in memory at the same time: a loss, a term of it "
+        "or an output is kept with its graph in every step",
         step=0,
         where=[backward, None if held is None else held.subject],
         evidence={"graphs_alive": alive, "steps": evidence.steps},
-        advice="keep loss.item() or loss.detach() in lists and sums, not the loss itself",
+        advice="keep loss.item() or loss.detach() in lists and sums, not the tensor itself",
     )
 
 

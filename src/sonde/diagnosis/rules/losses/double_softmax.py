@@ -29,7 +29,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             activation = "Softmax" if is_log_softmax else APPLIED.get(node.name)
             if activation is None or not node.inputs:
                 continue
-            inner = _probabilities(graph, node.inputs[0], activation)
+            inner = probabilities(graph, node.inputs[0], activation)
             if inner is not None:
                 yield _found(graph, inner, index, activation.lower())
                 return
@@ -46,7 +46,7 @@ def _is_log_softmax(graph: LossGraph, node: GraphNode) -> bool:
     return graph.nodes[norm].name == "Logsumexp" and values in graph.nodes[norm].inputs
 
 
-def _probabilities(graph: LossGraph, start: int, activation: str) -> int | None:
+def probabilities(graph: LossGraph, start: int, activation: str) -> int | None:
     """The ``activation`` that all values of a node come from unchanged; None if there is another
     node between, or other values beside."""
     index: int | None = start
@@ -55,7 +55,7 @@ def _probabilities(graph: LossGraph, start: int, activation: str) -> int | None:
     if index is None:
         return None
     if graph.nodes[index].name in JOINING:
-        found = [_probabilities(graph, each, activation) for each in graph.nodes[index].inputs]
+        found = [probabilities(graph, each, activation) for each in graph.nodes[index].inputs]
         return found[0] if found and None not in found else None
     return index if graph.nodes[index].name == activation else None
 

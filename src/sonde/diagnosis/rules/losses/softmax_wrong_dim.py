@@ -1,4 +1,4 @@
-"""Softmax runs over the batch instead of the classes, or over the queries of an attention."""
+"""Softmax runs over the batch, the queries or a single score instead of the classes or keys."""
 
 from __future__ import annotations
 

@@ -59,4 +59,5 @@ RULE = DiagnosisRule(
     judge,
     "A copy that shares no memory with the network; a state kept for some steps, which "
     "aliased-best-state reports; one network under two names that only the optimizer changes.",
+    explains=("frozen-bn-drift",),
 )

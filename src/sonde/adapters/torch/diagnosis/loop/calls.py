@@ -17,11 +17,15 @@ from torch.optim.optimizer import (
 from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, variables_holding
 from sonde.adapters.torch.keras_updates import follow_keras
+from sonde.core.graph import Source
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 from sonde.diagnosis.evidence import Number, OptimizerEvidence
 
 CHECKED_PARAMETERS = 4
+FEWEST_DISCARDED = 3
+"""Backward passes of one line before a step whose gradients were cleared; a program that leaves out
+a step now and then has fewer."""
 MOST_RATES = 4000
 
 
@@ -43,6 +47,11 @@ class OptimizerState:
     is_added_to: bool = False
     had_gradient: bool = False
     """After the last backward pass."""
+    last_backward: Source | None = None
+    discarded: dict[Source | None, int] = field(default_factory=dict)
+    """Of each line: its backward passes since the last step whose gradients were cleared."""
+    left: list[tuple[int, int]] | None = None
+    """The gradients after the last backward pass, if those of its line before were cleared."""
 
     @property
     def backwards_inside(self) -> int:
@@ -95,6 +104,16 @@ class TrainingCalls:
             known = self.states[optimizer] = OptimizerState(seen)
         return known
 
+    def clipped(self) -> None:
+        """The program clipped gradients: these are still those of the last backward pass."""
+        for optimizer in list(self.states):
+            state = self.state_of(optimizer)
+            if state.left is None:
+                continue
+            now = _versions(optimizer)
+            if [each for each, _ in now] == [each for each, _ in state.left]:
+                state.left = now
+
     def skipped(self, optimizer: torch.optim.Optimizer) -> None:
         """A GradScaler left out a step of ``optimizer``."""
         state = self.state_of(optimizer)
@@ -127,6 +146,9 @@ class TrainingCalls:
         state = self.state_of(optimizer)
         state.is_cleared = True
         if state.backwards:
+            if not state.is_cleared_after_backward:
+                line = state.last_backward
+                state.discarded[line] = state.discarded.get(line, 0) + 1
             state.is_cleared_after_backward = True
             state.seen.cleared = caller()
 
@@ -162,7 +184,7 @@ class TrainingCalls:
             state = self.state_of(optimizer)
             state.backwards += 1
             state.is_cleared_after_backward = False
-            state.seen.backward = source
+            state.seen.backward = state.last_backward = source
             if not state.is_cleared and not _has_gradient(optimizer):
                 state.is_cleared = True
             is_old = state.seen.steps and not state.is_cleared and not state.is_added_to
@@ -188,6 +210,8 @@ class TrainingCalls:
             if state.old_gradients is not None:
                 state.is_added_to = state.old_gradients != _versions(optimizer)
                 state.old_gradients = None
+            is_last = state.discarded.get(state.last_backward, 0) >= FEWEST_DISCARDED
+            state.left = _versions(optimizer) if is_last else None
         for action in self.after_backward:
             action()
 
@@ -212,6 +236,9 @@ class TrainingCalls:
             state.had_gradient and all(each.grad is None for each in parameters_of(optimizer))
         )
         state.is_without_gradient = is_cleared and not _has_gradient(optimizer, every=True)
+        if state.left is not None and not is_cleared and state.left == _versions(optimizer):
+            seen.steps_of_last += 1
+            seen.discarded += state.discarded[state.last_backward]
         for action in self.before_step:
             action(optimizer, state)
 
@@ -242,6 +269,8 @@ class TrainingCalls:
         state.had_gradient = False
         state.backwards = 0
         state.is_cleared_after_backward = False
+        state.discarded.clear()
+        state.left = None
 
     def _end_step(self) -> None:
         evidence = self.recorder.evidence

@@ -122,6 +122,7 @@ class ScalingCalls:
         limit = args[0] if args else next(iter(kwargs.values()), None)
         norm = float(result) if isinstance(result, torch.Tensor) else 0.0
         self.recorder.event("clip", source)
+        self.training.clipped()
         if self._is_scaled and not self._is_unscaled:
             self.recorder.event(
                 "clip-before-unscale",

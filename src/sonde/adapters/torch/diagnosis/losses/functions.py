@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from sonde.adapters.torch.calling_line import caller
-from sonde.adapters.torch.diagnosis.modules import DROPPING, ModuleCalls
+from sonde.adapters.torch.diagnosis.modules import DROPPING, ModuleCalls, tensors_in
 from sonde.adapters.torch.diagnosis.probes.attention import FUSED
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
@@ -108,8 +108,12 @@ class FunctionCalls:
                 result = original(*args, **kwargs)
                 if self.probe is not None and args and isinstance(args[0], torch.Tensor):
                     self.probe.append(args[0])
-                if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                if torch.compiler.is_compiling():
+                    return result
+                if torch.is_grad_enabled():
                     self._lost(name, args, kwargs, result)
+                elif args and isinstance(args[0], torch.Tensor):
+                    self._evaluated(args[0])
                 return result
 
             return loss
@@ -136,6 +140,18 @@ class FunctionCalls:
         self._judge_shapes(call)
         for action in self.on_loss:
             action(call)
+
+    @shielded
+    def _evaluated(self, prediction: torch.Tensor) -> None:
+        """Note a loss without gradients of what a network in train mode computed, if the mode
+        changes its results."""
+        call = self.modules.last_evaluated
+        if call is None or not call.module.training or not _shares(prediction, call.output):
+            return
+        layer = _random_layer(call.module)
+        if layer is not None:
+            name = self.modules.name(layer)
+            self.recorder.event("evaluated-in-train-mode", call.source, name, p=layer.p)
 
     def _judge_shapes(self, call: LossCall) -> None:
         given, target = call.input, call.target
@@ -246,6 +262,24 @@ class FunctionCalls:
             return  # More than one element for each result, or none at all.
         if bool(torch.isnan(result).all()) and not bool(torch.isnan(given).any()):
             self.recorder.event("std-of-one-sample", caller(), name, shape=str(tuple(given.shape)))
+
+
+def _random_layer(root: nn.Module) -> Any:
+    """The first dropout in train mode."""
+    return next(
+        (
+            each
+            for each in root.modules()
+            if isinstance(each, DROPPING) and each.training and each.p
+        ),
+        None,
+    )
+
+
+def _shares(prediction: torch.Tensor, output: Any) -> bool:
+    """Whether it is a result of a network, or a view of one."""
+    memory = prediction.untyped_storage().data_ptr()
+    return any(each.untyped_storage().data_ptr() == memory for each in tensors_in(output))
 
 
 def _is_out_of_reach(module: nn.Module, root: nn.Module) -> bool:

@@ -49,7 +49,7 @@ class NonFiniteNodes:
         node: Any = roots[0].grad_fn if roots else None
         if node is not None:
             token = _Token()
-            node.metadata["sonde"] = token
+            first_of(node).metadata["sonde"] = token
             self.tokens.append(weakref.ref(token))
 
     def inspect(self, name: str, node: Any, source: Source | None) -> None:
@@ -136,6 +136,23 @@ class NonFiniteNodes:
         self.recorder.measure(
             "graphs-alive", None, "", alive=len(self.tokens), most=self._most_alive, seen=made
         )
+
+
+def first_of(node: Any) -> Any:
+    """A node of the first op with a gradient: it lives as long as any value computed from its
+    result is kept with its graph, be it the loss, a term of it or an output of the network."""
+    while True:
+        below = next(
+            (each for each, _ in node.next_functions if each is not None and not is_leaf(each)),
+            None,
+        )
+        if below is None:
+            return node
+        node = below
+
+
+def is_leaf(node: Any) -> bool:
+    return bool(node.name().endswith("AccumulateGrad"))
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

@@ -21,6 +21,8 @@ from sonde.core.files.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
 
+MOST_TAKEN = 256
+
 
 @dataclass(slots=True, eq=False)
 class States:
@@ -30,6 +32,8 @@ class States:
     training: TrainingCalls
     modules: ModuleCalls
     _taken: dict[int, tuple[weakref.ref[Any], int, Source | None]] = field(default_factory=dict)
+    _last_taken: dict[int, tuple[int, Source | None]] = field(default_factory=dict)
+    """Of each memory of a first tensor: the last state that was taken of it."""
     loaded_into: set[int] = field(default_factory=set)
     _file_steps: dict[int, tuple[str, bool, bool, Source | None]] = field(default_factory=dict)
     _saved: set[str] = field(default_factory=set)
@@ -60,7 +64,11 @@ class States:
         for each in (state, first):
             if each is not None:
                 self._taken[id(each)] = (weakref.ref(each), self.recorder.step, source)
-        if len(self._taken) > 256:
+        if first is not None and first.numel():
+            self._last_taken[first.data_ptr()] = self.recorder.step, source
+            while len(self._last_taken) > MOST_TAKEN:
+                del self._last_taken[next(iter(self._last_taken))]
+        if len(self._taken) > MOST_TAKEN:
             living = {key: each for key, each in self._taken.items() if each[0]() is not None}
             self._taken = living
 
@@ -91,6 +99,8 @@ class States:
         shared = sum(element_count(each) > 0 and each.data_ptr() in own for each in given)
         taken = self.taken_at(state)
         if own and shared >= len(own):
+            if taken is None and given:  # Views that the program made, as by detach().
+                taken = self._last_taken.get(given[0].data_ptr())
             step = self.recorder.step if taken is None else taken[0]
             age = self.recorder.step - step
             name = "old-state-of-itself" if age > 0 else "state-of-itself"

@@ -76,9 +76,11 @@ class TargetAliases:
         groups: dict[tuple[int, ...], list[tuple[str, nn.Module]]] = {}
         for name, module in (*_attributes(self.modules), *_modules(variables)):
             held = tuple(each.data_ptr() for each in module.parameters() if element_count(each))
-            if held and any(each.requires_grad for each in module.parameters()):
+            if held:
                 groups.setdefault(held, []).append((name, module))
         for named in groups.values():
+            if not any(each.requires_grad for _, one in named for each in one.parameters()):
+                continue
             targets = [each for each in named if _TARGET.search(each[0].rpartition(".")[2])]
             others = [each for each in named if each not in targets]
             if targets and others:
