@@ -28,5 +28,6 @@ def test_every_way_gives_the_same_findings(name: str, tmp_path: Path) -> None:
     live, checks, steps = ways.live(training)
     assert_right(live, FAULTS.get(name))
     assert [check.hits for check in checks] == [0] * len(checks)
-    assert_same(live, ways.dumped(training, tmp_path / "dump", steps))
-    assert_overflow(ways.overflowing(training, tmp_path / "overflow"), live, FAULTS.get(name))
+    dumped = ways.dumped(training, tmp_path / "dump", steps)
+    assert_same(live, dumped)
+    assert_overflow(ways.overflowing(training, tmp_path / "overflow"), dumped, FAULTS.get(name))

@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -29,13 +29,14 @@ Training = Callable[[], object]
 
 @dataclass(frozen=True, order=True)
 class Found:
-    """One hit, without what is said of it in words."""
+    """One hit, without what is said of it in words. ``count``: in how many steps."""
 
     step: int
     op: str
     slot: int
     part: str
     origin: str | None
+    count: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def verdict(hits: list[Hit], steps: set[int]) -> Verdict:
     found: dict[str, set[Found]] = {condition: set() for condition in CONDITIONS}
     for hit in latest.values():
         if hit.verdict == "hit" and hit.step in steps:
-            found[hit.condition].add(Found(hit.step, hit.op, hit.slot, hit.part, hit.origin))
+            place = (hit.step, hit.op, hit.slot, hit.part, hit.origin)
+            found[hit.condition].add(Found(*place, count=hit.count))
     undecided = {hit.op for hit in latest.values() if hit.verdict == "undecided"}
     return Verdict({each: frozenset(hits) for each, hits in found.items()}, frozenset(undecided))
 
