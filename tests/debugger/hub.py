@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from sonde.ranks.finding_codec import encode_findings
 from sonde.wire.questions import AnyQuestion, Compared, Heat, OpTensors, Summary, Table
 from sonde.wire.rank import (
     Answer,
@@ -22,6 +23,8 @@ from sonde.wire.rank import (
     GraphPart,
     Hello,
     Hits,
+    JobEnd,
+    JobFindings,
     Keep,
     Refused,
     SetWatchpoints,
@@ -105,6 +108,9 @@ class RankConnection:
                     with self.changed:
                         self.seen.append(message)
                         self.changed.notify_all()
+                    if isinstance(message, JobEnd):
+                        # A rank waits for the end of the comparison.
+                        self.send(JobFindings(encode_findings(()), True, 0))
         except OSError:
             pass
         with self.changed:
