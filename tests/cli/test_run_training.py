@@ -95,11 +95,16 @@ def test_an_exception_of_the_program_is_shown_as_it_is_after_the_dump_is_whole(
     assert not files(folder / "out", "*.partial*")
 
 
-def test_an_interrupt_ends_the_program_by_the_signal_after_the_dump_is_whole(folder: Path) -> None:
+def test_an_interrupt_ends_the_program_as_without_sonde_after_the_dump_is_whole(
+    folder: Path,
+) -> None:
     end = "import os, signal; os.kill(os.getpid(), signal.SIGINT); torch.ones(3).add(1)"
     (folder / "train.py").write_text(dedent(TRAINING.format(end=end)))
+    plain = python(folder, "train.py")
     done = python(folder, "-m", "sonde", "run", "--dump-to", "out", "train.py")
-    assert done.returncode == -signal.SIGINT
+    # Where tabulate is installed, torch imports it at the exit, and Python then forgets the signal.
+    assert done.returncode == plain.returncode
+    assert plain.returncode in (-signal.SIGINT, 1)
     assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
     assert frames(done.stderr)[0] == f"{folder}/train.py <module>"
     assert len(files(folder / "out" / "rank_0" / "train", "relu.*.output.0.*.npy")) == 3

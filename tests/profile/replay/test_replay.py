@@ -107,17 +107,20 @@ def test_products_are_replayed_in_float32_and_with_aligned_sizes() -> None:
 
 
 class Slow(Dataset[torch.Tensor]):
+    def __init__(self, seconds: float = 0.004) -> None:
+        self.seconds = seconds
+
     def __len__(self) -> int:
         return 400
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.004)
+        time.sleep(self.seconds)
         return torch.zeros(1)
 
 
 @pytest.mark.timeout(300)
 def test_more_workers_bring_batches_faster() -> None:
-    loader = LoaderParts.of(DataLoader(Slow(), batch_size=4))
+    loader = LoaderParts.of(DataLoader(Slow(0.02), batch_size=4))
     one = replay_loader(loader, 1, budget_seconds=0.4)
     three = replay_loader(loader, 3, budget_seconds=0.4)
     assert one is not None
@@ -131,7 +134,7 @@ def test_the_slow_line_of_a_dataset_is_found_in_a_child() -> None:
     loader = LoaderParts.of(DataLoader(Slow(), batch_size=4))
     lines = slow_lines(loader, places, budget_seconds=0.2)
     hottest = max(lines, key=lambda source: lines[source])
-    assert hottest.code == "time.sleep(0.004)"
+    assert hottest.code == "time.sleep(self.seconds)"
     assert lines[hottest] > 0.5
 
 
@@ -147,7 +150,7 @@ def test_the_slow_line_of_a_collate_function_is_found_and_no_other_line() -> Non
     loader = LoaderParts.of(DataLoader(data, batch_size=4, collate_fn=_stacked_slowly))
     lines = slow_lines(loader, places, budget_seconds=0.2)
     hottest = max(lines, key=lambda source: lines[source])
-    assert hottest.code == "time.sleep(0.004)"
+    assert hottest.code == "time.sleep(self.seconds)"
     assert {source.function for source in lines} <= {"_stacked_slowly", "<listcomp>"}
 
 

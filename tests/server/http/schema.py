@@ -52,6 +52,9 @@ class Schemas:
     def minimum(self, value: Any, schema: Any, place: str) -> list[str]:
         return [] if value >= schema["minimum"] else [f"{place}: {value} is too small"]
 
+    def length(self, value: Any, schema: Any, place: str) -> list[str]:
+        return [] if len(value) <= schema["maxLength"] else [f"{place}: {len(value)} characters"]
+
     def properties(self, value: Any, schema: Any, place: str) -> list[str]:
         known = schema["properties"]
         missing = [
@@ -92,6 +95,7 @@ JUDGES: dict[str, Any] = {
     "enum": Schemas.enum,
     "maximum": Schemas.maximum,
     "minimum": Schemas.minimum,
+    "maxLength": Schemas.length,
     "properties": Schemas.properties,
     "additionalProperties": Schemas.values,
     "items": Schemas.items,
