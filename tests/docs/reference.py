@@ -60,7 +60,7 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
     yield _help_text(command.help or "")
-    # The option that click itself adds has the names of the context in which it was asked for first.
+    # The option that click itself adds has the names of the context that asked for it first.
     names = context.help_option_names
     own = click.Option(names, is_flag=True, help="Show this message and exit.")
     records = [each.get_help_record(context) for each in (*command.params, own)]

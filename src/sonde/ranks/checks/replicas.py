@@ -231,7 +231,9 @@ def _message(group: _Group, since: _Since) -> str:
     what = _PLURALS[placed.tensor.kind]
     before = "" if since.last_equal is None else f"; they were equal {step_name(since.last_equal)}"
     if since.last_spots is not None:
-        before += f", and {step_name(since.last_spots)} in the elements that every step compares"
+        before += (
+            f", and {step_name(since.last_spots)} in the few elements that are compared more often"
+        )
     return (
         f"{ranks_text(few)} {'has' if len(few) == 1 else 'have'} another {placed.tensor.name} than "
         f"{ranks_text(sets[0])} {step_name(since.step)}: {len(group.different)} of "

@@ -187,7 +187,7 @@ FAULTS = {
         (1,),
         "2.weight",
         text="after step 7: 1 of 4 parameters differ; they were equal after step 4, and after step "
-        "6 in the elements that every step compares",
+        "6 in the few elements that are compared more often",
     ),
     "averaged_on_one_rank_more": Fault(
         averaged_on_one_rank_more,

@@ -7,6 +7,7 @@ for the slow trainings with ``slow`` after that.
 from __future__ import annotations
 
 import datetime
+import math
 import pickle
 import sys
 import traceback
@@ -18,7 +19,7 @@ import torch.distributed as dist
 from tests.adapters.torch.ranks import planted_catalogue as planted
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from sonde.adapters.torch.ranks import checking
+from sonde.adapters.torch.ranks import checking, sampling
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.ranks.options import RankOptions
@@ -54,6 +55,7 @@ class Kept:
 
 def run(rank: int, world: int, directory: Path, *, is_slow: bool) -> None:
     checking.ReportSender = Kept  # type: ignore[misc, assignment]
+    sampling._SPOT_SHARE = math.inf  # type: ignore[misc]  # The steps here take less than that.
     store = dist.FileStore(str(directory / "store"), world)
     wait = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=wait)
