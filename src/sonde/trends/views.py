@@ -13,7 +13,7 @@ from typing import Final
 
 from sonde.core.graph import OPTIMIZER
 from sonde.core.statistics import HASHES
-from sonde.dump.statistic_store.columns import HASH_DIGITS, NON_FINITE, STATISTICS
+from sonde.dump.statistic_store.columns import HASH_DIGITS, IS_TENSOR, NON_FINITE, STATISTICS
 from sonde.dump.statistic_store.engine import files_of, text_of
 from sonde.watch.op_types import VIEWS
 
@@ -28,7 +28,7 @@ DESCRIPTIONS: Final = {
     "all ranks",
     "layers(step)": "gradient norm, activation rms, zero fraction, weight norm, update ratio and "
     "non-finite values of each layer in a step",
-    "signals": "loss, learning rate, norms and step time of a guarded training",
+    "signals": "loss, learning rate, norms, update ratio and time of each step",
     "ops": "the op table: every tensor of every op, with its shape and dtype",
     "rows": "the numbers alone, by the number of the op",
 }
@@ -88,7 +88,7 @@ def _tensors(statistics: Sequence[str], hashes: Sequence[str]) -> str:
         "create or replace view tensors as select rows.rank, rows.step, "
         f"ops.{_OP_COLUMNS.replace(', ', ', ops.')}, ops.count{numbers}, rows.{NON_FINITE}, "
         "ops.line, make_timestamp(rows.time) as time, rows.graph, rows.position "
-        "from rows join ops on rows.rank = ops.rank and rows.op = ops.id"
+        f"from rows join ops on rows.rank = ops.rank and rows.op = ops.id where rows.{IS_TENSOR}"
     )
 
 
@@ -135,8 +135,8 @@ def _growth(columns: Collection[str]) -> str:
     return (
         "create or replace macro growth(steps_of_window) as table with windows as ("
         f"select rank, op, step // steps_of_window as place, avg({norm}) as norm from rows "
-        "group by all), compared as (select *, norm > lag(norm) over (partition by rank, op "
-        "order by place) as rises from windows), found as (select rank, op, "
+        f"where {IS_TENSOR} group by all), compared as (select *, norm > lag(norm) over "
+        "(partition by rank, op order by place) as rises from windows), found as (select rank, op, "
         "arg_min(norm, place) as first_norm, arg_max(norm, place) as last_norm, "
         "coalesce(max(place) filter (not rises), min(place)) * steps_of_window as since "
         "from compared group by all having count(*) > 1) "
@@ -153,8 +153,9 @@ def _rank_outliers(columns: Collection[str]) -> str:
         "create or replace macro rank_outliers(of_step) as table with found as ("
         f"select rows.rank, ops.name as op, ops.io, ops.slot, {norm} as norm "
         "from rows join ops on rows.rank = ops.rank and rows.op = ops.id "
-        "where rows.step = of_step), middles as (select op, io, slot, median(norm) as median, "
-        "count(*) as ranks from found group by all having count(*) > 1) "
+        f"where rows.step = of_step and rows.{IS_TENSOR}), "
+        "middles as (select op, io, slot, median(norm) as median, count(*) as ranks "
+        "from found group by all having count(*) > 1) "
         "select rank, op, io, slot, norm, median, ranks, "
         "abs(norm - median) / nullif(greatest(abs(median), abs(norm)), 0) as deviation "
         "from found join middles using (op, io, slot) where deviation > 0 or isnan(norm) "
@@ -177,6 +178,9 @@ def _layer_ops() -> str:
     return (
         "create or replace table layer_ops as with computed as (select * from ops where "
         f"kind = 'op' and io = 'output' and type not in ({views})), "
+        "parameters as (select distinct rank, name from ops where kind = 'parameter'), "
+        "updates as (select rank, name, min(id) as id from ops where type = 'update' "
+        "group by all), "
         "last as (select rank, layer, arg_max(name, id) as name from computed "
         "where phase = 'forward' group by all), "
         "numbered as (select rank, layer, row_number() over (partition by rank order by min(id)) "
@@ -184,11 +188,16 @@ def _layer_ops() -> str:
         "select ops.rank, ops.id, ops.layer, numbered.number, ops.count, "
         "computed.id is not null and ops.phase = 'backward' as is_gradient, "
         "last.name is not null and computed.id is not null and ops.slot = 0 as is_activation, "
-        "ops.kind = 'parameter' as is_weight, ops.type = 'update' as is_update from ops "
+        "ops.kind = 'parameter' and left_over.name is null as is_weight, "
+        "ops.type = 'update' as is_update, updated.id is not null as is_updated from ops "
         "join numbered on ops.rank = numbered.rank and ops.layer = numbered.layer "
         "left join computed on ops.rank = computed.rank and ops.id = computed.id "
         "left join last on ops.rank = last.rank and ops.layer = last.layer "
-        "and ops.name = last.name where ops.layer <> '' "
+        "and ops.name = last.name "
+        "left join updates as updated on ops.rank = updated.rank and ops.kind = 'parameter' "
+        "and ops.name || '/update' = updated.name "
+        "left join parameters as left_over on ops.rank = left_over.rank "
+        "and ops.kind = 'parameter' and ops.name = left_over.name || '.grad' where ops.layer <> '' "
         f"and not starts_with(ops.layer, {text_of(OPTIMIZER + '-')})"
     )
 
@@ -246,17 +255,20 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
         "sqrt(sum({0} * {0}))",
     ),
     "update_ratio": LayerStatistic(
-        "the norm of the update of the layer's parameters, divided by their norm (of a guarded "
-        "training)",
-        "(is_weight or is_update)",
+        "the norm of the update of the layer's parameters, divided by their norm",
+        "(is_updated or is_update)",
         "l2norm",
         False,
         "sqrt(sum({0} * {0}) filter (is_update)) / nullif(sqrt(sum({0} * {0}) "
-        "filter (is_weight)), 0)",
+        "filter (is_updated)), 0)",
         "is_update",
     ),
     "non_finite_count": LayerStatistic(
-        "NaN and Inf in all tensors of the layer", "true", NON_FINITE, False, "sum({0})::bigint"
+        "NaN and Inf in all tensors of the layer",
+        "not is_update",
+        NON_FINITE,
+        False,
+        "sum({0})::bigint",
     ),
 }
 """What is known of a layer in a step."""

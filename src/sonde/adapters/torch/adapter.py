@@ -159,6 +159,15 @@ class TorchAdapter:
         """Call ``action`` when the session has been closed."""
         self._at_close.append(action)
 
+    @property
+    def step(self) -> int:
+        """The number of the running step."""
+        return self._session.step
+
+    def parameter_name(self, parameter: torch.Tensor) -> tuple[str, str] | None:
+        """The name of a parameter and the scope of its module, once known."""
+        return self.observer.inputs.leaves.parameter_name(parameter)
+
     def scope_name(self, module: nn.Module) -> str | None:
         """The scope of a module, once known."""
         return self._scopes.name_of(module)

@@ -21,6 +21,7 @@ from sonde.adapters.torch.checkpoints.lineage import keep_lineage, note_lineage
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
 from sonde.adapters.torch.dump_report import not_dumped
+from sonde.adapters.torch.dump_signals import DumpSignals
 from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
 from sonde.adapters.torch.dump_targets import DumpTarget, covering, pattern_of, target_key
 from sonde.adapters.torch.eager import matcher
@@ -41,6 +42,7 @@ from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
 from sonde.dump.sinks.steps import make_room, write_metadata
 from sonde.dump.writing.writer import Writer
+from sonde.logs import say
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Capture:
     debugging: TorchDebugging | None = None
     coverage: Coverage = field(default_factory=Coverage)
     sinks: DumpSinks | None = None
+    report: Callable[[str], None] = say
 
     def hand_over(self) -> None:
         """Prepare for child processes that will do the training."""
@@ -169,7 +172,17 @@ def _install(capture: Capture, config: CaptureConfig | None, undo: ExitStack) ->
     if capture.sinks is not None:
         note_lineage(undo)
         keep_lineage(capture.sinks.files.rank.metadata, undo)
+        _measure_signals(capture, capture.sinks, config, undo)
     undo.enter_context(capture.adapter.attach())
+
+
+def _measure_signals(
+    capture: Capture, sinks: DumpSinks, config: CaptureConfig | None, undo: ExitStack
+) -> None:
+    """Measure the signals of each step, if the dump has Parquet files with the columns for them."""
+    has_columns = config is not None and {"avg", "l2norm"} <= {*config.statistic_categories}
+    if sinks.parquet is not None and has_columns:
+        DumpSignals(capture.adapter, sinks.parquet, capture.report).install(undo)
 
 
 def is_running() -> bool:
@@ -247,7 +260,7 @@ def _build(
         return Capture(adapter, debugging=debugging, coverage=coverage)
     for report in sinks.closing_reports:
         adapter.at_close(report)
-    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage, sinks)
+    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage, sinks, lines)
     for target, pattern, enabled in _SWITCHES.values():
         capture.switch(target, pattern, enabled)
     return capture

@@ -48,6 +48,7 @@ class DumpSinks:
     toggled: list[ToggledRequest] = field(default_factory=list)
     closing_reports: list[Callable[[], None]] = field(default_factory=list)
     overflow: OverflowDump | None = None
+    parquet: StatisticParquet | None = None
 
     def keep_findings(self, findings: Sequence[Finding], steps: int, cause: Finding | None) -> None:
         """Write what a diagnosis found; ``cause``: the finding that explains NaN and Inf."""
@@ -86,8 +87,10 @@ def dump_sinks(
         )
     else:
         if config.saves_statistics:
-            statistics = _statistics(config, files, writer, report)
-            sinks.subscriptions.append(Subscription(statistics, request))
+            form = _statistic_form(config, files, writer, report)
+            if isinstance(form, StatisticParquet):
+                sinks.parquet = form
+            sinks.subscriptions.append(Subscription(_statistics(config, form, report), request))
         if config.saves_tensors:
             sinks.subscriptions.append(Subscription(tensors, request))
     sinks.subscriptions.append(Subscription(files, ToggledRequest(config.selection.steps)))
@@ -133,11 +136,11 @@ def _tensors(
 
 
 def _statistics(
-    config: CaptureConfig, files: StepFiles, writer: Writer, report: Callable[[str], None]
+    config: CaptureConfig, form: StatisticForm, report: Callable[[str], None]
 ) -> StatisticDump:
     on_device = config.stat_calc_mode == "device"
     return StatisticDump(
-        _statistic_form(config, files, writer, report),
+        form,
         categories=config.statistic_categories,
         ios=config.ios,
         report=report,

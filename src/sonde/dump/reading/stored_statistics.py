@@ -14,7 +14,7 @@ from sonde.core.keys import Io
 from sonde.core.statistics import HASHES
 from sonde.dump.reading.statistic_rows import Number, StatisticRow, parse_shape
 from sonde.dump.statistic_store import engine
-from sonde.dump.statistic_store.columns import COLUMN_OF, NON_FINITE, hash_text
+from sonde.dump.statistic_store.columns import COLUMN_OF, IS_TENSOR, NON_FINITE, hash_text
 from sonde.dump.statistic_store.files import StoreFile, list_files, read_listed
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def non_finite_steps(directory: Path) -> frozenset[int]:
 
     def read(files: tuple[StoreFile, ...]) -> frozenset[int]:
         source = engine.files_of(each.path for each in files)
-        query = f"select distinct step from {source} where {NON_FINITE} > 0"
+        query = f"select distinct step from {source} where {NON_FINITE} > 0 and {IS_TENSOR}"
         found = engine.shared_connection().execute(query).fetchall() if files else []
         return frozenset(step for (step,) in found)
 
@@ -86,8 +86,11 @@ def _steps_of(file: StoreFile) -> Sequence[StoredStep]:
 @lru_cache(maxsize=4096)
 def _known_steps(path: Path, _: int, size: int) -> Sequence[StoredStep]:
     """The steps of one file; it does not change, but a later run may write one of its name."""
-    query = f"select step, any_value(graph), count(*) from {engine.files_of([path])} group by step"
-    found = engine.shared_connection().execute(f"{query} order by step").fetchall()
+    query = (
+        f"select step, any_value(graph), count(*) from {engine.files_of([path])} "
+        f"where {IS_TENSOR} group by step order by step"
+    )
+    found = engine.shared_connection().execute(query).fetchall()
     total = sum(rows for _, _, rows in found)
     return [
         StoredStep(path.parent, step, graph, rows, size * rows // total)
@@ -105,7 +108,7 @@ def _rows_of(
     names = ", ".join(f"ops.{name}" for name in _OP)
     query = (
         f"select {names}, found.* exclude (step, graph, op, position) from "
-        f"(select * from {engine.files_of(paths)} where step = ?) as found "
+        f"(select * from {engine.files_of(paths)} where step = ? and {IS_TENSOR}) as found "
         f"join {engine.files_of(ops)} as ops on found.op = ops.id "
     )
     arguments: list[object] = [step]
@@ -128,9 +131,10 @@ def _series_of(
         return ()
     names = ", ".join(f"ops.{name}" for name in _OP)
     wanted = ", ".join(str(number) for (number,) in numbers)  # so that other row groups are skipped
+    source = engine.files_of(each.path for each in files)
     return _rows(
-        f"select {names}, found.* exclude (graph, op, position) from (select * from "
-        f"{engine.files_of(each.path for each in files)} where op in ({wanted})) as found "
+        f"select {names}, found.* exclude (graph, op, position) from "
+        f"(select * from {source} where op in ({wanted}) and {IS_TENSOR}) as found "
         f"join {table} as ops on found.op = ops.id order by found.step",
         (),
     )

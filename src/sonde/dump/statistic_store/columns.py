@@ -34,6 +34,12 @@ from sonde.kernels.codes import dtype_code
 NON_FINITE: Final = "non_finite_count"
 """NaN and infinities together: always a column, so that the first is found without a scan."""
 HASH_DIGITS: Final = 16
+NO_HASH: Final = b"0" * 32
+"""The hash of a row that is no tensor."""
+SIGNAL_POSITION: Final = 1 << 30
+"""Rows of signals have positions from here on: they follow the tensors of their step."""
+IS_TENSOR: Final = f"position < {SIGNAL_POSITION}"
+"""Whether a row of a file is a tensor of an op, in SQL."""
 
 _FIELDS = tuple(field.name for field in fields(Statistics))
 _SUMS = frozenset({"avg", "l2norm", "std", "abs_mean"})

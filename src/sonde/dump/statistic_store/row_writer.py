@@ -19,11 +19,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sonde.core.interruption import start_thread
 from sonde.core.statistics import HASHES, ROW_COLUMNS
 from sonde.dump.statistic_store import engine
-from sonde.dump.statistic_store.columns import NON_FINITE, columns_of_rows, hash_column
+from sonde.dump.statistic_store.columns import (
+    NO_HASH,
+    NON_FINITE,
+    SIGNAL_POSITION,
+    columns_of_rows,
+    hash_column,
+)
 from sonde.dump.statistic_store.compaction import merge, thin_old
 from sonde.dump.statistic_store.files import StoreFile, list_files, store_file, write_file
 from sonde.dump.statistic_store.op_table import OpTable
@@ -245,14 +252,25 @@ def _columns(steps: Sequence[_Step], categories: Sequence[str]) -> dict[str, Any
         "graph": np.repeat(np.array([each.graph for each in steps], np.int32), sizes),
         "time": np.repeat(np.array(times, np.int64), sizes),
         "op": np.concatenate(ops),
-        "position": np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
+        "position": np.concatenate([_positions(each.rows) for each in steps]),
         **columns_of_rows(rows.reshape(-1, ROW_COLUMNS), categories),
     }
     for name in HASHES:
         if name in categories:
-            digests = [each for step in steps for each in step.rows.digests[name]]
+            digests = [each for step in steps for each in _digests(step.rows, name)]
             found[name] = hash_column(digests)
     return found
+
+
+def _positions(rows: StepRows) -> NDArray[np.int32]:
+    """The places of the rows in their step; signals follow all tensors."""
+    found = np.arange(len(rows.labels), dtype=np.int32)
+    found[len(found) - rows.signals :] += SIGNAL_POSITION
+    return found
+
+
+def _digests(rows: StepRows, name: str) -> Sequence[bytes]:
+    return [*rows.digests[name], *[NO_HASH] * rows.signals]
 
 
 def written_bytes(directory: Path) -> tuple[int, int]:

@@ -132,23 +132,25 @@ class _RankTrends:
         self._database = database
 
     def signals(self) -> Mapping[str, StepSeries]:
-        """Those of a guard; else the losses, the time between steps, and of the gradients the
-        largest norm of a layer."""
-        found = self._database.signals(self.rank)
-        if found:
-            return found
-        found = {"loss": self.loss()}
-        found["step_seconds"] = self._database.step_seconds(self.rank)
-        if "grad_norm" in self.statistics():
-            grid = self.grid("grad_norm")
-            found["grad_norm"] = grid.greatest_of_steps()
+        """Those that were measured; of others the losses, the time between steps, and of the
+        gradients the largest norm of a layer."""
+        found = dict(self._database.signals(self.rank))
+        if "loss" not in found:
+            found["loss"] = self._computed_loss()
+        if "step_seconds" not in found:
+            found["step_seconds"] = self._database.step_seconds(self.rank)
+        if "grad_norm" not in found and "grad_norm" in self.statistics():
+            found["grad_norm"] = self.grid("grad_norm").greatest_of_steps()
         return {name: each for name, each in found.items() if each.steps.size}
 
     def loss(self) -> StepSeries:
-        """That of a guard, or what `compare.runs.loss` takes for the loss; no steps without one.
+        """The loss that was measured, else what `compare.runs.loss` takes for it; no steps without
+        one."""
+        measured = self._database.signals(self.rank).get("loss")
+        return self._computed_loss() if measured is None else measured
 
-        It is found in the op table: to read every step takes minutes in a long run.
-        """
+    def _computed_loss(self) -> StepSeries:
+        """It is found in the op table: to read every step takes minutes in a long run."""
         seed = self._database.query(
             "select name from ops where rank = ? and type = ? and io = 'input' and slot = 0 "
             "and phase = 'backward' and count = 1 order by id limit 1",
@@ -156,9 +158,6 @@ class _RankTrends:
         ).rows
         if seed:
             return self._loss_of(seed[0][0], "input")
-        signal = self._database.signals(self.rank).get("loss")
-        if signal is not None:
-            return signal
         scalars = self._database.query(
             "select name, type, dtype, id < coalesce((select min(id) from ops where rank = $1 and "
             "phase = 'backward'), id + 1) from ops where rank = $1 and kind = 'op' and count = 1 "

@@ -82,6 +82,12 @@ class LossWatch:
         found, self._sum = self._sum, 0.0
         return found
 
+    def forget(self) -> None:
+        """Forget the loss since the last call, without reading it."""
+        self._scaled.clear()
+        self._roots.clear()
+        self._sum = 0.0
+
     def keep_few(self) -> None:
         """Bound the number of kept losses: a step may have any number of backward passes."""
         if len(self._roots) >= MOST_ROOTS:

@@ -211,6 +211,11 @@ class StepInputRegistry:
         named = self._registered(storage_key(parameter))
         return named.scope if named is not None else None
 
+    def parameter_name(self, parameter: torch.Tensor) -> tuple[str, str] | None:
+        """The name of ``parameter``, and the scope of the module that owns it, if it is known."""
+        named = self._registered(storage_key(parameter))
+        return None if named is None else (named.name, named.scope)
+
     def _registered(self, key: int) -> _Named | None:
         """The name that the modules and optimizers known now give to a storage."""
         named = self._known(key)

@@ -73,9 +73,13 @@ class Meter:
         self.step_ended(signals)
 
     def step_ended(self, signals: Signals) -> None:
-        now = time.perf_counter()
-        signals.step_seconds = now - self._last
-        self._last = now
+        last = self._last
+        self.step_passed()
+        signals.step_seconds = self._last - last
+
+    def step_passed(self) -> None:
+        """A step has ended that was not measured."""
+        self._last = time.perf_counter()
 
     def _measure(self, step: int, optimizer: torch.optim.Optimizer, loss: float | None) -> Signals:
         facts = self._facts.get(optimizer)
