@@ -15,6 +15,8 @@ from tests.trends.made_stores import MadeTraining, write_training
 from sonde.cli.main import main
 from sonde.cli.show_trend import sparkline
 from sonde.dump.statistic_store.files import list_files
+from sonde.monitor.signal_history import SignalHistory, history_directory
+from sonde.monitor.signals import Signals
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +161,39 @@ def test_hashes_are_hexadecimal_digits(
 
 
 def test_prune_thins_what_is_older(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = write_training(MadeTraining(layers=1, steps=300), tmp_path, block_steps=100)
-    text = said(capsys, "dump", "prune", str(tmp_path), "--keep", "100")
+    training = MadeTraining(layers=1, steps=300)
+    directory = write_training(training, tmp_path, block_steps=100)
+    text = said(capsys, "dump", "prune", str(tmp_path), "--keep", "120")
     assert "2 files thinned" in text
     forms = [each.form for each in list_files(directory, "rows")]
     assert forms == ["thinned", "thinned", "op_order"]
+    steps = "select step, any_value(steps) from rows group by step order by step"
+    found = said(capsys, "query", str(tmp_path), steps, "--csv").splitlines()[1:]
+    assert found == [
+        "0,100",
+        "100,80",
+        *(f"{step},1" for step in range(180, 200)),
+        *(f"{step}," for step in range(200, 300)),
+    ]
+    said(capsys, "dump", "prune", str(tmp_path), "--keep", "20", "--bucket", "50")
+    found = said(capsys, "query", str(tmp_path), steps, "--csv").splitlines()[1:]
+    assert found[:5] == ["0,100", "100,80", "180,20", "200,50", "250,30"]
+    assert found[5:] == [f"{step},1" for step in range(280, 300)]
+    name = "Default/net/0-Linear/addmm-op0"
+    sql = f"select max(high) from series('{name}', 'max')"
+    expected = max(float(arrays[name].max()) for arrays in training.arrays.values())
+    assert said(capsys, "query", str(tmp_path), sql, "--csv").splitlines()[1] == str(expected)
     assert main(["dump", "prune", str(tmp_path), "--bucket", "5"]) == 2
+
+
+def test_prune_keeps_the_steps_around_the_triggers_of_a_guard(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = SignalHistory(history_directory(tmp_path, 0))
+    for step in range(60):
+        history.write(Signals(step, loss=1.0, triggers=int(step == 30)))
+    history.close()
+    said(capsys, "dump", "prune", str(tmp_path), "--keep", "5")
+    sql = "select distinct step from rows where steps = 1 order by step"
+    kept = [int(line) for line in said(capsys, "query", str(tmp_path), sql, "--csv").split()[1:]]
+    assert kept == [*range(20, 41), *range(55, 60)]

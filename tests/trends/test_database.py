@@ -131,6 +131,20 @@ def test_growth_names_the_growing_tensor_and_since_when(
     assert first[3] == 0
 
 
+def test_since_is_when_the_last_growth_or_decline_began(tmp_path: Path) -> None:
+    training = MadeTraining(layers=1, steps=30)
+    heights = {"forward": [1, 5, 2, 3, 4, 5], "decline": [9, 9, 8, 7, 6, 5], "back": [1, 5, 6, 2]}
+    names = dict(zip(heights, training.arrays[0], strict=False))
+    for step, arrays in training.arrays.items():
+        for kind, name in names.items():
+            height = heights[kind][min(step // 5, len(heights[kind]) - 1)]
+            arrays[name] = np.full_like(arrays[name], height)
+    write_training(training, tmp_path)
+    found = dict(TrendDatabase(tmp_path).query("select op, since from growth(5)").rows)
+    names_of = {each.name: each.name for each in training.nodes()}
+    assert [found[names_of[each]] for each in names.values()] == [10, 5, None]
+
+
 def test_the_layer_that_changes_most_comes_first(database: TrendDatabase) -> None:
     found = layer_trends(database.layer_matrix("grad_norm"))
     assert found[0].layer == "net/1-Linear"

@@ -11,8 +11,9 @@ from sonde.cli.json_output import json_option, print_document
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.text.number_text import count_text, size_text
 from sonde.dump.statistic_store import engine
-from sonde.dump.statistic_store.compaction import BUCKET_STEPS, compact, thin_old
+from sonde.dump.statistic_store.compaction import BUCKET_STEPS, compact, thin_exactly
 from sonde.dump.statistic_store.row_writer import BLOCK_STEPS, written_bytes
+from sonde.monitor.signal_rows import triggered_steps
 from sonde.trends.places import statistic_directories
 
 EPILOG = """\b
@@ -34,8 +35,8 @@ def dump() -> None:
     "--keep",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Keep the last N steps, and those around the first NaN or Inf of an op, in full; of older "
-    "ones min, median and max.",
+    help="Keep the last N steps, and those around the first NaN or Inf of an op and around a "
+    "guard's triggers, in full; of older ones min, median and max.",
 )
 @click.option(
     "--bucket",
@@ -50,7 +51,7 @@ def prune(directory: Path, keep: int | None, bucket: int, as_json: bool) -> None
     """Make the statistics in DIR smaller, which sonde run --stats has written.
 
     Files are sorted by op and merged; with --keep older steps are thinned, which cannot be undone.
-    Files of about 1,000 steps are thinned as a whole. The training must have ended.
+    The training must have ended.
     """
     if keep is None and bucket != BUCKET_STEPS:
         raise UsageError("--bucket needs --keep", slug="usage")
@@ -76,7 +77,12 @@ def _pruned(connection: Any, path: Path, keep: int | None, bucket: int) -> dict[
     _, before = written_bytes(path)
     try:
         sorted_files = compact(connection, path, steps=BLOCK_STEPS)
-        thinned = [] if keep is None else thin_old(connection, path, keep, bucket=bucket)
+        kept = triggered_steps(connection, path)
+        thinned = (
+            []
+            if keep is None
+            else thin_exactly(connection, path, keep, bucket=bucket, triggered=kept)
+        )
     except (OSError, engine.failure()) as error:
         reason = str(error).splitlines()[0]
         raise DumpError(f"{path}: cannot be pruned: {reason}", slug="dump-file") from None

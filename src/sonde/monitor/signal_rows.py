@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from sonde.core.statistics import AVG, DTYPE, L2NORM, MAX, NAN_COUNT, ROW_COLUMNS
+from sonde.dump.statistic_store.engine import files_of
+from sonde.dump.statistic_store.files import list_files
 from sonde.dump.statistic_store.op_table import OpEntry, OpTable
 from sonde.monitor.signals import HISTORICAL, Signals
 
 Part = Literal["gradient", "weight", "update"]
 PARTS: Final[tuple[Part, ...]] = ("gradient", "weight", "update")
 """What is known of a parameter: its gradient, its value before the update, and the update."""
+
+
+_TRIGGERS: Final = "triggers"
+_NAMES: Final = (*HISTORICAL, _TRIGGERS)
 
 
 class SignalRows:
@@ -26,7 +33,7 @@ class SignalRows:
     def __init__(self, ops: OpTable, parts: Sequence[Part]) -> None:
         self._ops = ops
         self._columns = [PARTS.index(each) for each in parts]
-        self._signals = [ops.add(_entry(name, "signal", "signal", "")) for name in HISTORICAL]
+        self._signals = [ops.add(_entry(name, "signal", "signal", "")) for name in _NAMES]
         self._parameters: list[int] = []
 
     def know(self, parameters: Iterable[tuple[str, str]]) -> None:
@@ -51,7 +58,7 @@ class SignalRows:
         norms = norms[:, self._columns]
         rows = np.zeros((len(self._signals) + norms.size, ROW_COLUMNS))
         rows[:, MAX:DTYPE] = np.nan
-        rows[: len(self._signals), AVG] = [getattr(signals, name) for name in HISTORICAL]
+        rows[: len(self._signals), AVG] = [getattr(signals, name) for name in _NAMES]
         rows[len(self._signals) :, L2NORM] = norms.reshape(-1)
         rows[HISTORICAL.index("grad_norm"), NAN_COUNT] = (
             signals.non_finite_gradients + signals.non_finite_weights
@@ -61,6 +68,21 @@ class SignalRows:
         is_bad = np.isinf(norms) | (np.isnan(norms) & (signals.non_finite_weights > 0))
         rows[len(self._signals) :, NAN_COUNT] = is_bad.reshape(-1)
         return [*self._signals, *self._parameters], rows.tobytes()
+
+
+def triggered_steps(connection: Any, directory: Path) -> list[int]:
+    """The steps that triggered, of the rows in the directory of a guard."""
+    rows, ops = (list_files(directory, table) for table in ("rows", "ops"))
+    if not rows or not ops:
+        return []
+    table = files_of(each.path for each in ops)
+    entry = f"select id from {table} where name = ? and kind = 'signal'"
+    numbers = connection.execute(entry, [_TRIGGERS]).fetchall()
+    if not numbers:
+        return []
+    source = files_of(each.path for each in rows)
+    query = f"select distinct step from {source} where op = ? and avg > 0"
+    return [step for (step,) in connection.execute(query, list(numbers[0])).fetchall()]
 
 
 def _entry(name: str, entry_type: str, kind: str, layer: str, phase: str = "optimizer") -> OpEntry:

@@ -54,17 +54,27 @@ def thin(
     *,
     bucket: int = BUCKET_STEPS,
     triggered: Collection[int] = (),
+    last: int | None = None,
 ) -> StoreFile:
     """Keep, of each op and each ``bucket`` steps, the median of every statistic, its least
     (``..._low``) and its greatest value (``..._high``); ``steps`` says how many steps a row stands
-    for, ``last_step`` which is the last of them. Steps around a first NaN or Inf of any op, and
-    around the steps that ``triggered``, stay as they are, with ``steps`` 1."""
+    for, ``last_step`` which is the last of them. Steps around a first NaN or Inf of any op, around
+    the steps that ``triggered``, and after ``last`` stay as they are, with ``steps`` 1; so do rows
+    that were thinned before."""
+    last = file.last if last is None else last
     source = files_of([file.path])
-    names = _columns(connection, source)
-    marked = _marked(source, names, [step for step in triggered if _is_near(step, file)])
+    names = [name for name in _columns(connection, source) if not _is_of_thinned(name)]
+    whole, thinned = source, ""
+    if file.form == "thinned":
+        whole = f"(select * from {source} where steps = 1)"
+        thinned = f"select * from {source} where steps > 1 union all by name "
+    near = [step for step in triggered if _is_near(step, file)]
+    marked = _marked(whole, names, near, last)
     connection.execute(f"create or replace temp table thinned_rows as {marked}")
+    band = f"greatest(step - {last}, 0) // {_band_steps(connection, source, [file])}"
+    query = f"{thinned}{_thinned_query(names, bucket)} order by {band}, op, step"
     try:
-        return _replace(connection, _thinned_query(names, bucket), [file], "thinned")
+        return _replace(connection, query, [file], "thinned")
     finally:
         connection.execute("drop table thinned_rows")
 
@@ -79,11 +89,34 @@ def thin_old(
 ) -> list[StoreFile]:
     """Thin each file sorted by op whose steps are all older than the last ``full_steps``."""
     files = list_files(directory, "rows")
-    if not files:
-        return []
-    newest = max(each.last for each in files)
-    old = [each for each in files if each.form == "op_order" and each.last <= newest - full_steps]
+    end = _end(files, full_steps)
+    old = [each for each in files if each.form == "op_order" and each.last <= end]
     return [thin(connection, each, bucket=bucket, triggered=triggered) for each in old]
+
+
+def thin_exactly(
+    connection: Any,
+    directory: Path,
+    full_steps: int,
+    *,
+    bucket: int = BUCKET_STEPS,
+    triggered: Collection[int] = (),
+) -> list[StoreFile]:
+    """Thin all steps older than the last ``full_steps``, also those of a file with later ones, and
+    those that an earlier call has kept. Only for a training that has ended: in a file with both
+    a later step would have to be thinned again."""
+    files = list_files(directory, "rows")
+    end = _end(files, full_steps)
+    return [
+        thin(connection, each, bucket=bucket, triggered=triggered, last=min(end, each.last))
+        for each in files
+        if each.form in ("op_order", "thinned") and each.first <= end
+    ]
+
+
+def _end(files: Sequence[StoreFile], full_steps: int) -> int:
+    """The last step that is not kept in full."""
+    return max((each.last for each in files), default=-1) - full_steps
 
 
 def compact(connection: Any, directory: Path, *, steps: int) -> list[StoreFile]:
@@ -119,20 +152,26 @@ def _columns(connection: Any, source: str) -> list[str]:
     return [str(row[0]) for row in found]
 
 
+def _is_of_thinned(name: str) -> bool:
+    """Whether only thinned files have this column."""
+    return name in ("steps", "last_step") or name.endswith(("_low", "_high"))
+
+
 def _is_near(step: int, file: StoreFile) -> bool:
     return file.first - AROUND <= step <= file.last + AROUND
 
 
-def _marked(source: str, names: Sequence[str], triggered: Sequence[int]) -> str:
-    """The rows, with ``is_kept`` for the steps around one that ``triggered``, or in which an op
-    turns non-finite."""
+def _marked(source: str, names: Sequence[str], triggered: Sequence[int], last: int) -> str:
+    """The rows, with ``is_kept`` for the steps after ``last``, and around one that ``triggered``,
+    or in which an op turns non-finite."""
     more = "".join(f" union select {step}" for step in triggered)
     return (
         f"with found as (select *, {NON_FINITE} > 0 and coalesce(lag({NON_FINITE}) over "
         f"(partition by op order by step) = 0, true) as turns from {source}), "
         f"turning as (select distinct step from found where turns{more}) "
-        f"select {', '.join(names)}, exists (select 1 from turning where found.step between "
-        f"turning.step - {AROUND} and turning.step + {AROUND}) as is_kept from found"
+        f"select {', '.join(names)}, step > {last} or exists (select 1 from turning where "
+        f"found.step between turning.step - {AROUND} and turning.step + {AROUND}) as is_kept "
+        "from found"
     )
 
 
@@ -160,5 +199,5 @@ def _thinned_query(names: Sequence[str], bucket: int) -> str:
         f"select {', '.join(plain)}, 1 as steps, step as last_step from "
         f"thinned_rows where is_kept union all "
         f"select {', '.join(thinned)}, count(*)::integer as steps, max(step) as last_step "
-        f"from thinned_rows where not is_kept group by op, step // {bucket} order by op, step"
+        f"from thinned_rows where not is_kept group by op, step // {bucket}"
     )
