@@ -49,7 +49,12 @@ def print_trend(directory: Path, statistic: str, rank: int | None, limit: int | 
     steps, last, trends = _trends(directory, statistic, rank)
     console = Page.on(sys.stdout).console
     if not trends:
-        raise UsageError(f"{directory} has no values of {statistic}", slug="no-statistic")
+        needs = LAYER_STATISTICS[statistic].needs
+        raise UsageError(
+            f"{directory} has no values of {statistic}; sonde run {needs} records them in the "
+            "steps of a training",
+            slug="no-statistic",
+        )
     console.print(f"{statistic}: {LAYER_STATISTICS[statistic].description}", soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("layer", overflow="fold")

@@ -55,7 +55,11 @@ class SignalRows:
             known = min(len(values), count)
             norms[:known, column] = values[:known]
         norms[:, 2] *= norms[:, 1]  # Updates are ratios to the weights.
-        norms = norms[:, self._columns]
+        # A gradient that is not finite has the norm inf; weights that are not have NaN.
+        is_bad = np.isinf(norms) | (np.isnan(norms) & (signals.non_finite_weights > 0))
+        if not signals.is_skipped:  # The update was made of the gradient.
+            is_bad[:, 2] |= np.isnan(norms[:, 2]) & np.isinf(norms[:, 0])
+        norms, is_bad = norms[:, self._columns], is_bad[:, self._columns]
         rows = np.zeros((len(self._signals) + norms.size, ROW_COLUMNS))
         rows[:, MAX:DTYPE] = np.nan
         rows[: len(self._signals), AVG] = [getattr(signals, name) for name in _NAMES]
@@ -64,8 +68,6 @@ class SignalRows:
             signals.non_finite_gradients + signals.non_finite_weights
         )
         rows[0, NAN_COUNT] = signals.has_loss and np.isnan(signals.loss)
-        # A gradient that is not finite has the norm inf; weights that are not have NaN.
-        is_bad = np.isinf(norms) | (np.isnan(norms) & (signals.non_finite_weights > 0))
         rows[len(self._signals) :, NAN_COUNT] = is_bad.reshape(-1)
         return [*self._signals, *self._parameters], rows.tobytes()
 

@@ -212,7 +212,8 @@ def _layer_ops() -> str:
 class LayerStatistic:
     """How a statistic of layers is made: from which ops, the value of each row, and how the rows of
     a layer in one step become one number. ``is_maximum``: the greatest of them. ``needed_ops``:
-    without any of these it is not known, if that is fewer than ``ops``."""
+    without any of these it is not known, if that is fewer than ``ops``. ``needs``: the options of
+    ``sonde run`` that record it."""
 
     description: str
     ops: str
@@ -220,6 +221,7 @@ class LayerStatistic:
     is_maximum: bool
     total: str = "max({0})"
     needed_ops: str = ""
+    needs: str = "--stats"
 
     def of_rows(self, columns: Collection[str]) -> str:
         """The value of a row, of ``rows`` joined with ``ops``."""
@@ -240,6 +242,7 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
         "is_gradient",
         "l2norm",
         True,
+        needs="--stats or --guard",
     ),
     "activation_rms": LayerStatistic(
         "the root mean square of the output of the layer's last forward op",
@@ -259,6 +262,7 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
         "l2norm",
         False,
         "sqrt(sum({0} * {0}))",
+        needs="--stats or --guard",
     ),
     "update_ratio": LayerStatistic(
         "the norm of the update of the layer's parameters, divided by their norm",
@@ -268,6 +272,7 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
         "sqrt(sum({0} * {0}) filter (is_update)) / nullif(sqrt(sum({0} * {0}) "
         "filter (is_updated)), 0)",
         "is_update",
+        needs="--stats or --guard",
     ),
     "non_finite_count": LayerStatistic(
         "NaN and Inf in all tensors of the layer",

@@ -107,6 +107,11 @@ def layer_cells(source: TrendSource, query: LayersQuery, other: TrendSource | No
     bottom = len(whole.layers) if query.bottom is None else query.bottom
     is_fine = whole.width > 1 and (last - first + 1) < columns * whole.width
     grid = source.fine_grid(query.statistic, first, last, columns) if is_fine else whole
+    if other is not None and query.statistic not in other.statistics():
+        raise UsageError(
+            f"the other run has no {query.statistic} of layers; choose another statistic",
+            slug="no-statistic",
+        )
     frame = grid.frame(first, last, query.top, bottom, rows=rows, columns=columns)
     layers = grid.layers[frame.top : frame.top + frame.height * frame.rows : frame.height]
     return LayerCells(
