@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.attach import attach
+from sonde.adapters.torch.debugging.signals.meter import Meter
 from sonde.capture.options import config_from_options
 from sonde.dump.reader import Dump
 from sonde.server.health.stored import StoredTrends
@@ -156,3 +157,18 @@ def test_steps_that_are_not_dumped_are_not_measured(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         signals["loss"].values, [row[0] for row in truth.rows[::2]], rtol=1e-6
     )
+
+
+def test_without_signals_the_dump_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no norm")
+
+    monkeypatch.setattr(Meter, "measure", fail)
+    dumped(tmp_path, two_networks)
+    assert TrendDatabase(tmp_path).signals() == {}
+    assert TrendDatabase(tmp_path).steps() == (0, 3)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "be measured" in line]
+    assert len(lines) == 1
+    assert "the dump goes on without them: RuntimeError: no norm" in lines[0]
