@@ -22,6 +22,7 @@ from sonde.capture.config import CaptureConfig
 from sonde.capture.program_end import forget_capture, leave
 from sonde.core.errors import SondeError
 from sonde.core.interruption import pass_on
+from sonde.core.launched_rank import is_first_rank
 from sonde.core.observation_variables import (
     DUMP_CONFIG,
     GUARD,
@@ -91,7 +92,7 @@ def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | Non
     options: DebuggerOptions | None = debugger.options_from_environment(environ)
     is_observed = found is not None or options is not None
     guarded = None if is_observed else monitor.guard_from_environment(environ)
-    if environ.get("RANK", "0") == "0":  # one rank prints them
+    if is_first_rank(environ):  # one rank prints them
         for line in (
             *dump.unused_files(environ),
             *monitor.unused_guard(environ, because=monitor.OBSERVED if is_observed else ""),
