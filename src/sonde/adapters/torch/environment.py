@@ -20,6 +20,7 @@ from sonde.adapters.torch.step_dump.dumping import start_capture
 from sonde.capture import environment as dump
 from sonde.capture.config import CaptureConfig
 from sonde.capture.program_end import forget_capture, leave
+from sonde.capture.program_ranks import observed_ranks
 from sonde.core.errors import SondeError
 from sonde.core.interruption import pass_on
 from sonde.core.launched_rank import is_first_rank
@@ -72,6 +73,7 @@ def begin(directory: str = "") -> None:
         context = _capture(_with_paths(os.environ, directory))
         if context is None:
             return
+        context = _with_other_ranks(context)
         context.__enter__()
     except SondeError as error:
         logs.say_errors(str(error))
@@ -107,6 +109,13 @@ def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | Non
         return _guard(guarded[0])
     config: CaptureConfig | None = None if found is None else found[0]
     return start_capture(config, starts_at_once=False, debugger=options)
+
+
+@contextmanager
+def _with_other_ranks(context: AbstractContextManager[object]) -> Iterator[None]:
+    """``context``, and the ranks that the program starts by running itself again."""
+    with observed_ranks(None), context:
+        yield
 
 
 @contextmanager
