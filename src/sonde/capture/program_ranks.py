@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from sonde.core.launched_rank import OWN_RANK, launched_rank
-from sonde.core.observation_variables import CAPTURING
+from sonde.core.observation_variables import CAPTURING, OWN_RANK, launched_rank
 from sonde.core.patching import wrap
 
 _LOCAL_RANK: Final = "LOCAL_RANK"

@@ -15,7 +15,7 @@ from sonde.cli.option_group import with_options
 from sonde.cli.script import needing_torch
 from sonde.cli.script_command import own_command
 from sonde.core.errors import UsageError
-from sonde.core.launched_rank import is_first_rank
+from sonde.core.observation_variables import is_first_rank
 from sonde.logs import say_result
 
 T = TypeVar("T", bound=Callable[..., Any])

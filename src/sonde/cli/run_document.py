@@ -14,7 +14,7 @@ from sonde.cli.show_json import dump_json
 from sonde.cli.show_steps import guard_json, is_guarded
 from sonde.core.errors import DumpError
 from sonde.core.finding import with_lines
-from sonde.core.launched_rank import is_first_rank
+from sonde.core.observation_variables import is_first_rank
 from sonde.dump.reader import Dump
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from sonde.cli.run_deterministic import without_randomness
 from sonde.cli.script import needing_torch, run_program
 from sonde.cli.script_command import net_name_of, own_command
 from sonde.cli.tracker_options import start_tracker
-from sonde.core.launched_rank import is_first_rank
+from sonde.core.observation_variables import is_first_rank
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
 from sonde.logs import say

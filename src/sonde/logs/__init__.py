@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sonde.core.launched_rank import launched_rank
+from sonde.core.observation_variables import launched_rank
 from sonde.logs.handlers import ScreenHandler, log_path, open_files
 from sonde.logs.lines import hand_out
 from sonde.logs.settings import SUBMODULES, LogSettings, log_settings

@@ -34,8 +34,7 @@ from sonde.capture.session import Session, Subscription
 from sonde.core import own_code
 from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
-from sonde.core.launched_rank import launched_rank
-from sonde.core.observation_variables import capturing
+from sonde.core.observation_variables import capturing, launched_rank
 from sonde.core.operators.patterns import OpPattern
 from sonde.core.text.number_text import size_text
 from sonde.debugger.settings import DebuggerOptions

@@ -23,13 +23,13 @@ from sonde.capture.program_end import forget_capture, leave
 from sonde.capture.program_ranks import observed_ranks
 from sonde.core.errors import SondeError
 from sonde.core.interruption import pass_on
-from sonde.core.launched_rank import is_first_rank
 from sonde.core.observation_variables import (
     DUMP_CONFIG,
     GUARD,
     SAVE_GRAPHS_PATH,
     asking,
     capturing,
+    is_first_rank,
     is_part_of_capture,
 )
 from sonde.core.text.problem_line import ProblemLine

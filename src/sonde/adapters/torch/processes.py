@@ -18,7 +18,7 @@ import torch.multiprocessing
 import torch.multiprocessing.reductions as reductions
 
 from sonde.adapters.torch import private
-from sonde.core.launched_rank import launched_rank
+from sonde.core.observation_variables import launched_rank
 from sonde.core.patching import wrap
 from sonde.debugger.settings import DebuggerOptions
 

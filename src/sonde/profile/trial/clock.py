@@ -17,7 +17,7 @@ import torch
 
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.graph import Source
-from sonde.core.launched_rank import is_first_rank
+from sonde.core.observation_variables import is_first_rank
 from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.recorder import WindowDone

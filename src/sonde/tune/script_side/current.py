@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sonde.core.files.atomic_file import append
-from sonde.core.launched_rank import is_first_rank
+from sonde.core.observation_variables import is_first_rank
 from sonde.core.settings import Problems
 from sonde.tune.config.parameters import read_space
 from sonde.tune.config.space import SearchParameter, Value

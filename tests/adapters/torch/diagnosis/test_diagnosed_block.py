@@ -56,6 +56,26 @@ def train(steps: int = 25, *, clears: bool = True) -> list[object]:
     return [losses, net.calls, *(value.tolist() for value in states), torch.rand(3).tolist()]
 
 
+@pytest.mark.parametrize("done", [0, 3])
+def test_steps_are_numbered_as_the_training_does_after_a_resume(done: int) -> None:
+    net = nn.Linear(4, 1)
+    earlier = torch.optim.Adam(net.parameters())
+    for _ in range(done):
+        net(torch.ones(2, 4)).sum().backward()
+        earlier.step()
+    with sonde.diagnose() as diagnosis:
+        optimizer = torch.optim.Adam(net.parameters())
+        optimizer.load_state_dict(earlier.state_dict())
+        for step in range(4):
+            optimizer.zero_grad()
+            loss = net(torch.ones(2, 4)).square().mean()
+            (loss * (float("nan") if step == 1 else 1.0)).backward()
+            optimizer.step()
+    (found,) = diagnosis.findings
+    assert found.step == done + 1
+    assert f"in step {done + 1}" in found.message
+
+
 def test_the_findings_are_objects_while_it_runs_and_after_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -28,7 +28,7 @@ from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCa
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
-from sonde.core.launched_rank import launched_rank
+from sonde.core.observation_variables import launched_rank
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 

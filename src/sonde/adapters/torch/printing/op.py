@@ -28,7 +28,7 @@ from sonde.adapters.torch.printing.tensor_text import (
 from sonde.adapters.torch.private import unobserved
 from sonde.adapters.torch.tensors.view import TorchView, name_of
 from sonde.core.errors import SondeError
-from sonde.core.launched_rank import launched_rank
+from sonde.core.observation_variables import launched_rank
 from sonde.core.statistics import describe
 
 LOGGER = "sonde.print"
