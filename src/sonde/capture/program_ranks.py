@@ -28,7 +28,7 @@ def observed_ranks(command: Sequence[str] | None) -> Iterator[None]:
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def start(this: Any, args: Any, *rest: Any, **named: Any) -> Any:
-            environ = named.get("env")
+            environ: Any = named.get("env")
             more = _words_after_program(args)
             if more is not None and _is_other_rank(environ):
                 if command is not None:
