@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from playwright.sync_api import expect
 from tests.docs.reference import PAGES, WORDS
+from tests.e2e.debugged import chromium, look
 
 pytest.importorskip("mkdocs")
 ROOT = Path(__file__).parents[2]
@@ -58,18 +60,27 @@ def test_the_site_needs_no_network(site: Path) -> None:
         assert loaded.findall(page.read_text()) == [], page.name
 
 
-@pytest.mark.parametrize("entry", yaml.safe_load(WORDS.read_text()), ids=lambda each: each["word"])
-def test_the_search_finds_the_page_of_a_word_of_mindspore(
-    site: Path, entry: dict[str, str]
-) -> None:
-    page = entry["page"].partition("#")[0].replace("README.md", "index.html")
-    found = [
-        each
-        for each in entries(site)
-        if each["location"] == page.replace(".md", ".html")
-        and any(entry["word"].lower() == tag.lower() for tag in each.get("tags", ()))
-    ]
-    assert found, f"{entry['word']} does not lead to {page}"
+def test_the_search_knows_the_words_of_mindspore(site: Path) -> None:
+    known = {
+        (each["location"], tag.lower()) for each in entries(site) for tag in each.get("tags", ())
+    }
+    for entry in yaml.safe_load(WORDS.read_text()):
+        page = entry["page"].partition("#")[0].replace("README.md", "index.html")
+        place = page.replace(".md", ".html")
+        assert (place, entry["word"].lower()) in known, f"{entry['word']} does not lead to {place}"
+
+
+def test_the_search_works_in_pages_that_are_opened_as_files(site: Path) -> None:
+    with chromium() as browser:
+        page = look(browser, (site / "index.html").as_uri())
+        field = page.get_by_role("textbox", name="Search")
+        expect(page.locator("html.js")).to_be_attached()
+        page.keyboard.press("/")
+        for word, place in (("MS_DEBUGGER_PORT", "environment"), ("Watch Point", "debugger")):
+            field.fill("")
+            field.press_sequentially(word)
+            first = page.locator(".md-search-result__link").first
+            expect(first).to_have_attribute("href", re.compile(rf"/{place}\.html"), timeout=60_000)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

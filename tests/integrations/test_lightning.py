@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.integrations.running import logged_texts, run, run_two_ranks
+from tests.integrations.running import Ended, logged_texts, run, run_two_ranks
 
 import sonde
 
@@ -44,7 +46,8 @@ def test_stop_ends_the_training_in_lightnings_way(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
 def test_two_ranks_stop_together_if_one_has_a_bad_batch(tmp_path: Path) -> None:
-    results, _ = run_two_ranks("lightning_trainer.py", "fault", "stop", cwd=tmp_path)
+    results, said = run_two_ranks("lightning_trainer.py", "fault", "stop", cwd=tmp_path)
+    assert FAULT in said
     assert [each["steps"] for each in results] == [1, 1]  # of 2; the sampler shuffles
     rules = {each["rule"] for result in results for each in result["findings"]}
     assert sorted(len(each["findings"]) > 0 for each in results) == [False, True]
@@ -65,6 +68,25 @@ def test_sonde_run_numbers_steps_so_and_counts_no_sanity_check(tmp_path: Path) -
     ended = run("lightning_trainer.py", "fault", "bare", cwd=tmp_path, command=command)
     assert ended.said[0].startswith("sonde: step 2 (Lightning's step 3): the loss is nan; ")
     assert sonde.signals(tmp_path / "sonde_steps")["step"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries that TensorBoard uses
+def test_sonde_run_observes_the_rank_that_lightning_starts(tmp_path: Path) -> None:
+    words = ("fault", "launch", "bare")
+    guarded = run(
+        "lightning_trainer.py", *words, cwd=tmp_path, command=("-m", "sonde", "run", "--guard")
+    )
+    bare = run("lightning_trainer.py", *words, cwd=tmp_path)
+    assert {each["bare"] for each in both(guarded)} == {each["bare"] for each in both(bare)}
+    assert FAULT in guarded.stderr
+    for rank in (0, 1):
+        assert sonde.signals(tmp_path / "sonde_steps", rank)["step"].tolist() == [0, 1]
+
+
+def both(ended: Ended) -> list[dict[str, Any]]:
+    """What both ranks printed."""
+    assert ended.code == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
 
 
 @pytest.mark.parametrize(("words", "steps"), [((), 8), (("stop",), 5)])

@@ -81,13 +81,15 @@ def test_findings_of_a_second_training_in_a_run_of_mlflow_are_added(tmp_path: Pa
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient
 
+    from sonde.integrations.trackers.alerts import Alert
     from sonde.integrations.trackers.mlflow import MlflowTracker
 
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     number = client.create_experiment("two", artifact_location=(tmp_path / "files").as_uri())
     run_id = client.create_run(number).info.run_id
     for title in ("first", "second"):
-        MlflowTracker(run_id, is_own=False, client=client).alert(title, "text", "ERROR")
+        tracker = MlflowTracker(run_id, is_own=False, client=client)
+        tracker.alert(Alert(title, "text", "ERROR"))
     tags = client.get_run(run_id).data.tags
     assert tags["sonde.finding.1"] == "ERROR first: text"
     assert tags["sonde.finding.2"] == "ERROR second: text"
@@ -106,8 +108,8 @@ def test_trackio_has_the_series_the_alert_and_the_captured_step(tmp_path: Path) 
     steps = rows("select step, metrics from metrics order by step")
     assert [each[0] for each in steps] == list(range(8))
     assert sorted(json.loads(steps[0][1])) == [f"sonde/{name}" for name in SERIES]
-    ((title, level),) = rows("select title, level from alerts")
-    assert (title, level) == ("sonde: non-finite-loss in step 4", "error")
+    (alert,) = rows("select title, level, step from alerts")
+    assert alert == ("sonde: non-finite-loss in step 4", "error", 4)
     assert rows("select name, type from artifacts") == [("step_4.rank_0", "sonde-step")]
 
 
@@ -140,3 +142,6 @@ def test_a_tracker_that_fails_does_not_end_the_training(tmp_path: Path) -> None:
     ended = log_to("wandb", tmp_path)
     bare = run("plain_loop.py", "fault", cwd=tmp_path)
     assert ended.results["weights"] == bare.results["weights"]
+    assert ended.said[0].startswith(
+        "sonde: logging to wandb failed and has ended, training goes on"
+    )

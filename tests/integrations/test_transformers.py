@@ -113,6 +113,7 @@ def test_a_resumed_training_goes_on_counting_as_the_trainer_does(tmp_path: Path)
     assert ended.results["bare"] == ended.results["observed"]
     assert ended.said[0].startswith("sonde: step 2 (the Trainer's step 3): the loss is nan; ")
     assert sonde.signals(tmp_path / "sonde_steps")["step"].tolist() == [2, 3]
+    assert {each["step"] for each in ended.results["findings"]} == {2}
 
 
 @in_whole

@@ -9,9 +9,9 @@ from types import TracebackType
 from sonde.core.errors import SondeError
 from sonde.logs import say_errors
 
-# Modules whose frames are removed from tracebacks: those that observe the ops of a program, and the
-# one through which they call torch.
-_CAPTURING = ("sonde.adapters.", "sonde.capture.", "sonde.debugger.")
+# Modules whose frames are removed from tracebacks: those that observe the ops of a program, the one
+# with their patches, and the one through which they call torch.
+_CAPTURING = ("sonde.adapters.", "sonde.capture.", "sonde.core.patching", "sonde.debugger.")
 _CALLING_OPS = ("torch._ops",)
 
 

@@ -13,14 +13,15 @@ import click
 from sonde.adapters.torch.determinism import MAX_SEED, Determinism
 from sonde.cli.option_group import with_options
 from sonde.cli.script import needing_torch
+from sonde.cli.script_command import own_command
 from sonde.core.errors import UsageError
+from sonde.core.observation_variables import is_first_rank
 from sonde.logs import say_result
 
 T = TypeVar("T", bound=Callable[..., Any])
 Start = Callable[[], AbstractContextManager[object]]
 
 _HASH_SEED = "PYTHONHASHSEED"
-_OUR_PROGRAMS = ("sonde", "__main__.py")
 
 
 def determinism_options(command: T) -> T:
@@ -78,7 +79,7 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
 
 
 def _print(line: str) -> None:
-    if os.environ.get("RANK", "0") == "0":  # one rank prints it
+    if is_first_rank(os.environ):  # one rank prints it
         say_result(line)
 
 
@@ -87,12 +88,10 @@ def _restart_with_fixed_hashes() -> None:
 
     Not if Sonde was imported by another program, which must not be restarted.
     """
-    ours = sys.orig_argv[-len(sys.argv[1:]) :] == sys.argv[1:]
-    if os.environ.get(_HASH_SEED, "random") != "random" or not ours:
-        return
-    if os.path.basename(sys.argv[0]) not in _OUR_PROGRAMS or not sys.executable:
+    command = own_command()
+    if command is None or os.environ.get(_HASH_SEED, "random") != "random":
         return
     sys.stdout.flush()
     sys.stderr.flush()
     environ = {**os.environ, _HASH_SEED: "0"}
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
+    os.execve(sys.executable, command, environ)

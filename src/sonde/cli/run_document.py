@@ -14,6 +14,7 @@ from sonde.cli.show_json import dump_json
 from sonde.cli.show_steps import guard_json, is_guarded
 from sonde.core.errors import DumpError
 from sonde.core.finding import with_lines
+from sonde.core.observation_variables import is_first_rank
 from sonde.dump.reader import Dump
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def reported(run: ScriptRun | MindSporeRun) -> BaseException | None:
     """Run the program to its end and print the document; of several ranks, the first prints it."""
     process = os.getpid()
     outcome = run.execute()
-    if os.getpid() == process and os.environ.get("RANK", "0") == "0":
+    if os.getpid() == process and is_first_rank(os.environ):
         print_document(run_document(run, outcome))
     return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,8 @@ from sonde.capture.config_fields import why_not_a_net_name
 from sonde.core.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_OUR_PROGRAMS = ("sonde", "__main__.py")
 
 
 class ScriptCommand(click.Command):
@@ -87,3 +90,15 @@ def net_name_of(program: str, is_module: bool) -> str:
     stem = program if is_module else os.path.splitext(os.path.basename(program.rstrip("/")))[0]
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", stem)[:100].strip("_")
     return name if name and why_not_a_net_name(name) is None else "Net"
+
+
+def own_command() -> list[str] | None:
+    """The command line that starts this process again; None if another program has imported Sonde.
+
+    To be called before the user's program runs, which has its own ``sys.argv``.
+    """
+    words = sys.argv[1:]
+    is_own = os.path.basename(sys.argv[0]) in _OUR_PROGRAMS and sys.executable
+    if not is_own or sys.orig_argv[-len(words) :] != words:
+        return None
+    return [sys.executable, *sys.orig_argv[1:]]

@@ -11,14 +11,16 @@ from typing import Literal
 
 from sonde.adapters.torch.determinism import Determinism
 from sonde.capture.config import CaptureConfig
+from sonde.capture.program_ranks import observed_ranks
 from sonde.cli.diagnosed_program import DiagnosedProgram
 from sonde.cli.guard_options import say_if_stopped, start_guard
 from sonde.cli.mindspore_python import hint_at_python
 from sonde.cli.rank_options import start_rank_checks
 from sonde.cli.run_deterministic import without_randomness
 from sonde.cli.script import needing_torch, run_program
-from sonde.cli.script_command import net_name_of
+from sonde.cli.script_command import net_name_of, own_command
 from sonde.cli.tracker_options import start_tracker
+from sonde.core.observation_variables import is_first_rank
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
 from sonde.logs import say
@@ -58,7 +60,8 @@ class ScriptRun:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
         start = self._attach if self.diagnosed is None else self.diagnosed.around(self._attach)
         start = without_randomness(self.determinism, start)
-        outcome = say_if_stopped(run_program(self.module, self.program, start))
+        with observed_ranks(own_command()):
+            outcome = say_if_stopped(run_program(self.module, self.program, start))
         if self.diagnosed is not None:
             outcome = self.diagnosed.ended(outcome)
         if isinstance(outcome, Terminated):
@@ -69,7 +72,7 @@ class ScriptRun:
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
-        if os.environ.get("RANK", "0") == "0":  # one rank prints them
+        if is_first_rank(os.environ):  # one rank prints them
             for line in (*self.unused, *filter(None, (self.note,))):
                 say(line)
         if self.ranks is None and not self.perturbs_weights and not self.trackers:

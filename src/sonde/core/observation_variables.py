@@ -1,4 +1,5 @@
-"""The environment variables that ask for an observation, and whether they took effect here.
+"""The environment variables that ask for an observation, and whether they took effect here; those
+that give a process its rank.
 
 ``sonde run`` reads them; so does any program that imports torch after ``sonde enable``, and a
 training with ``sonde.train``. The standard library only: ``import sonde`` imports this module.
@@ -24,6 +25,9 @@ VARIABLES = (*DUMP_CONFIG, *DEBUGGER_ADDRESS, ENABLE_DEBUGGER, GUARD, SAVE_GRAPH
 CAPTURING = "SONDE_CAPTURING_PROCESS"
 """Set while a capture runs, to the number of its process: programs that it starts are not observed
 by themselves, since they would write to the same dump."""
+
+OWN_RANK = "SONDE_RANK"
+"""Set by Sonde where a program starts its ranks itself, and does not set ``RANK``."""
 
 NO = ("0", "false")
 """The values by which the switches below ask for nothing."""
@@ -66,3 +70,17 @@ def capturing() -> Iterator[None]:
 def has_captured() -> bool:
     """Whether a capture has run in this process."""
     return os.getpid() in _captures
+
+
+def launched_rank(environ: Mapping[str, str]) -> int | None:
+    """The rank that the launcher says; None without a launcher."""
+    for name in ("RANK", OWN_RANK):
+        text = environ.get(name, "")
+        if text.isdecimal():
+            return int(text)
+    return None
+
+
+def is_first_rank(environ: Mapping[str, str]) -> bool:
+    """Whether this process prints and writes what one rank does for all."""
+    return not launched_rank(environ)

@@ -44,7 +44,7 @@ def diagnose(evidence: TrainingEvidence, ignored: Collection[str] = ()) -> list[
     """Judge ``evidence`` by all rules except ``ignored``, leave out what a comment silences, and
     fold symptoms under their causes."""
     found = [
-        each
+        each if each.step is None else replace(each, step=evidence.number(each.step))
         for rule in rules().values()
         if rule.kind not in ignored
         for each in _judged(rule, evidence)

@@ -191,9 +191,11 @@ class LossGraph:
 
 @dataclass(slots=True)
 class TrainingEvidence:
-    """Everything observed of one training."""
+    """Everything observed of one training. Steps are counted from 0 where it was first observed;
+    ``first_step``: the number of that step in the training's own log, after a resume."""
 
     steps: int = 0
+    first_step: int = 0
     losses: list[float] = field(default_factory=list)
     optimizers: list[OptimizerEvidence] = field(default_factory=list)
     schedulers: list[SchedulerEvidence] = field(default_factory=list)
@@ -209,6 +211,10 @@ class TrainingEvidence:
     def first(self, name: str) -> EvidenceEvent | None:
         found = self.named(name)
         return found[0] if found else None
+
+    def number(self, step: int) -> int:
+        """The number of a step in the training's own log, as messages have it."""
+        return self.first_step + step
 
     @property
     def has_bad_loss(self) -> bool:

@@ -40,6 +40,8 @@ class ObservedTraining:
     training in its own way. Where a command guards the program already, that guard is used.
     """
 
+    name = "the callback of Sonde"
+
     def __init__(
         self,
         *,

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sonde.core.observation_variables import launched_rank
 from sonde.logs.handlers import ScreenHandler, log_path, open_files
 from sonde.logs.lines import hand_out
 from sonde.logs.settings import SUBMODULES, LogSettings, log_settings
@@ -178,8 +179,8 @@ def _warn_once(problem: str, *, slug: str) -> None:
 
 
 def _rank(environ: Mapping[str, str]) -> int:
-    for name in ("RANK", "RANK_ID"):
-        text = environ.get(name, "")
-        if text.isdecimal():
-            return int(text)
-    return 0
+    rank = launched_rank(environ)
+    if rank is not None:
+        return rank
+    text = environ.get("RANK_ID", "")
+    return int(text) if text.isdecimal() else 0

@@ -21,6 +21,9 @@ from sonde.monitor.signals import Signals
 class Subscriber(Protocol):
     """Is told what happens in a training; none of its methods may change a tensor."""
 
+    name: str
+    """What a message about its failure calls it."""
+
     def measured(self, signals: Signals) -> None:
         """A step of a guarded training has ended."""
 
@@ -70,11 +73,10 @@ def _tell(call: Callable[[Subscriber], None]) -> None:
             pass_on(error)
             if each in _subscribers:
                 _subscribers.remove(each)
-            name = type(each).__name__
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             say(
                 ProblemLine(
-                    f"{name} failed and is told nothing more, training goes on: {what}",
+                    f"{each.name} failed and has ended, training goes on: {what}",
                     slug="subscriber-failed",
                 )
             )

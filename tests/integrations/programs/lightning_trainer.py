@@ -1,4 +1,6 @@
-"""Fits a small network with Lightning's Trainer: a sanity check, accumulation, validations."""
+"""Fits a small network with Lightning's Trainer: a sanity check, accumulation, validations.
+
+The word ``launch``: Lightning starts a second rank."""
 
 import os
 import traceback
@@ -39,7 +41,7 @@ def train(callbacks):
         logger=[CSVLogger("."), TensorBoardLogger(".", name="events")],
         log_every_n_steps=1,
         accelerator="cpu",
-        devices=int(os.environ.get("WORLD_SIZE", "1")),
+        devices=2 if "launch" in WORDS else int(os.environ.get("WORLD_SIZE", "1")),
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,

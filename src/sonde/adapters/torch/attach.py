@@ -35,7 +35,7 @@ from sonde.capture.session import Session, Subscription
 from sonde.core import own_code
 from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
-from sonde.core.observation_variables import capturing
+from sonde.core.observation_variables import capturing, launched_rank
 from sonde.core.operators.patterns import OpPattern
 from sonde.core.text.number_text import size_text
 from sonde.debugger.settings import DebuggerOptions
@@ -298,8 +298,7 @@ def current_rank() -> int:
     """This process's rank: the process group's, else the launcher's, else 0."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
-    text = os.environ.get("RANK", "")
-    return int(text) if text.isdigit() else 0
+    return launched_rank(os.environ) or 0
 
 
 def program_facts() -> dict[str, str]:

@@ -20,6 +20,7 @@ from sonde.adapters.torch.step_dump.dumping import start_capture
 from sonde.capture import environment as dump
 from sonde.capture.config import CaptureConfig
 from sonde.capture.program_end import forget_capture, leave
+from sonde.capture.program_ranks import observed_ranks
 from sonde.core.errors import SondeError
 from sonde.core.interruption import pass_on
 from sonde.core.observation_variables import (
@@ -28,6 +29,7 @@ from sonde.core.observation_variables import (
     SAVE_GRAPHS_PATH,
     asking,
     capturing,
+    is_first_rank,
     is_part_of_capture,
 )
 from sonde.core.text.problem_line import ProblemLine
@@ -71,6 +73,7 @@ def begin(directory: str = "") -> None:
         context = _capture(_with_paths(os.environ, directory))
         if context is None:
             return
+        context = _with_other_ranks(context)
         context.__enter__()
     except SondeError as error:
         logs.say_errors(str(error))
@@ -91,7 +94,7 @@ def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | Non
     options: DebuggerOptions | None = debugger.options_from_environment(environ)
     is_observed = found is not None or options is not None
     guarded = None if is_observed else monitor.guard_from_environment(environ)
-    if environ.get("RANK", "0") == "0":  # one rank prints them
+    if is_first_rank(environ):  # one rank prints them
         for line in (
             *dump.unused_files(environ),
             *monitor.unused_guard(environ, because=monitor.OBSERVED if is_observed else ""),
@@ -106,6 +109,13 @@ def _capture(environ: Mapping[str, str]) -> AbstractContextManager[object] | Non
         return _guard(guarded[0])
     config: CaptureConfig | None = None if found is None else found[0]
     return start_capture(config, starts_at_once=False, debugger=options)
+
+
+@contextmanager
+def _with_other_ranks(context: AbstractContextManager[object]) -> Iterator[None]:
+    """``context``, and the ranks that the program starts by running itself again."""
+    with observed_ranks(None), context:
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import gc
 import importlib
 import operator
 import os
@@ -196,6 +197,16 @@ def hide_from_compiler(*functions: Callable[..., Any]) -> None:
         )
         # A function that calls them is compiled up to the call, and from there on again.
         vars(function)["_torchdynamo_disable"] = True
+
+
+def has_compiled() -> bool:
+    """Whether something exists that ``torch.compile`` has made, and that may be compiled at any
+    time."""
+    kind = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizeContext", None)
+    if not isinstance(kind, type) or not living_objects(kind):
+        return False
+    gc.collect()  # What is left of earlier trainings does not count.
+    return bool(living_objects(kind))
 
 
 def is_in_mode() -> bool:

@@ -18,6 +18,7 @@ import torch.multiprocessing
 import torch.multiprocessing.reductions as reductions
 
 from sonde.adapters.torch import private
+from sonde.core.observation_variables import launched_rank
 from sonde.core.patching import wrap
 from sonde.debugger.settings import DebuggerOptions
 
@@ -43,8 +44,8 @@ class ObservedFunction:
         )
 
     def __call__(self, number: int, *args: Any) -> Any:
-        text = os.environ.get("RANK", "")
-        rank = int(text) if text.isdigit() else number
+        launched = launched_rank(os.environ)
+        rank = number if launched is None else launched
         has_others = self.count > 1
         with self.attach(rank=rank, has_other_ranks=has_others, debugger=self.debugger):
             return self.function(number, *args)

@@ -233,15 +233,19 @@ class Tools:
         step: Step,
         script: Script = "",
         arguments: Arguments = None,
+        module: Module = "",
         seconds: Seconds = 600.0,
     ) -> ToolAnswer:
         """After a fix: does the changed script still fail on a kept step? It gets the weights, the
         batch and the random states of that step. Without a script: the code of the network as it
         is now."""
         place = self._workspace.path(step)
-        program = self._workspace.program(script, "", arguments) if script else []
-        done = await self._workspace.run("verify", [place, *program], seconds)
-        return program_answers.verify_answer(done, place, _program(script, "", arguments))
+        words: list[str] = []
+        if script or module:
+            program = self._workspace.program(script, module, arguments)
+            words = program if program[0] == "--" else ["--", *program]
+        done = await self._workspace.run("verify", [place, *words], seconds)
+        return program_answers.verify_answer(done, place, _program(script, module, arguments))
 
     async def control(
         self,

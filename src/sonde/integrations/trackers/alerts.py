@@ -23,20 +23,21 @@ _WITH_A_CURRENT_RUN: Final = ("wandb", "mlflow", "trackio")
 _logged_to: Final[list[str]] = []
 
 
-class Alerting(Protocol):
-    """A run of a tracker that takes alerts."""
-
-    def alert(self, title: str, text: str, level: Level) -> None:
-        """Tell the user of a finding."""
-
-
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A finding as trackers show it."""
+    """A finding as trackers show it; ``step``: in which it was found, if that is known."""
 
     title: str
     text: str
     level: Level
+    step: int | None = None
+
+
+class Alerting(Protocol):
+    """A run of a tracker that takes alerts."""
+
+    def alert(self, alert: Alert) -> None:
+        """Tell the user of a finding."""
 
 
 def alert_of(finding: Finding, kept: Sequence[Path] = ()) -> Alert:
@@ -48,7 +49,8 @@ def alert_of(finding: Finding, kept: Sequence[Path] = ()) -> Alert:
         lines.append(f"do: {finding.advice}")
     step = "" if finding.step is None else f" in step {finding.step}"
     text = "\n".join([finding.message, *place, *lines])
-    return Alert(f"sonde: {finding.rule}{step}", text, _LEVELS[finding.severity])
+    title = f"sonde: {finding.rule}{step}"
+    return Alert(title, text, _LEVELS[finding.severity], finding.step)
 
 
 @contextmanager
@@ -65,13 +67,12 @@ class EventFileTexts:
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
-        self._alerts = 0
 
-    def alert(self, title: str, text: str, level: Level) -> None:
-        lines = "  \n".join(text.splitlines())  # Two blanks break a line in Markdown.
-        self._writer.add_text("sonde/finding", f"**{level} {title}**  \n{lines}", self._alerts)
+    def alert(self, alert: Alert) -> None:
+        lines = "  \n".join(alert.text.splitlines())  # Two blanks break a line in Markdown.
+        shown = f"**{alert.level} {alert.title}**  \n{lines}"
+        self._writer.add_text("sonde/finding", shown, alert.step)
         self._writer.flush()
-        self._alerts += 1
 
 
 @contextmanager
@@ -120,7 +121,7 @@ class FindingAlerts:
                 if self._runs is None:
                     self._runs = list(self._open())
                 for run in self._runs:
-                    run.alert(alert.title, alert.text, alert.level)
+                    run.alert(alert)
         except Exception as error:
             pass_on(error)
             self._is_broken = True

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.trackers.alerts import Level
+from sonde.integrations.trackers.alerts import Alert
 
 try:
     import mlflow
@@ -32,12 +32,12 @@ class MlflowTracker:
     def log(self, values: Mapping[str, float], step: int) -> None:
         mlflow.log_metrics(dict(values), step=step, run_id=self._id, synchronous=True)
 
-    def alert(self, title: str, text: str, level: Level) -> None:
+    def alert(self, alert: Alert) -> None:
         if self._texts is None:  # An earlier training may have written to this run.
             tags = self._client.get_run(self._id).data.tags
             numbers = sum(name.startswith(_TAG) for name in tags)
             self._texts = [tags.get(f"{_TAG}{number + 1}", "") for number in range(numbers)]
-        self._texts.append(f"{level} {title}: {text}")
+        self._texts.append(f"{alert.level} {alert.title}: {alert.text}")
         name = f"{_TAG}{len(self._texts)}"
         self._client.set_tag(self._id, name, self._texts[-1][:_MOST_TAG])
         self._client.log_text(self._id, "\n\n".join(self._texts), "sonde/findings.txt")

@@ -40,7 +40,7 @@ def tracked(name: str, project: str) -> Iterator[None]:
     """Log the training in this block to the tracker of this name; a UsageError if its library is
     not installed."""
     module = import_module(f"sonde.integrations.trackers.{name}")
-    training = TrackedTraining(lambda: module.open_run(project))
+    training = TrackedTraining(name, lambda: module.open_run(project))
     unsubscribe = subscribe(training)
     try:
         with logged_to(name):
@@ -54,7 +54,8 @@ class TrackedTraining:
     """What a tracker is told, by the first rank. Its run is opened when there is something to log:
     by then the program has opened its own, which is used. Not for use from several threads."""
 
-    def __init__(self, open_run: Callable[[], Tracker]) -> None:
+    def __init__(self, tracker: str, open_run: Callable[[], Tracker]) -> None:
+        self.name = f"logging to {tracker}"
         self._open_run = open_run
         self._run: Tracker | None = None
         self._findings = 0
@@ -89,7 +90,7 @@ class TrackedTraining:
 
     def _alert(self, alert: Alert) -> None:
         self._findings += 1
-        self._tell(lambda run: run.alert(alert.title, alert.text, alert.level))
+        self._tell(lambda run: run.alert(alert))
 
     def _tell(self, call: Callable[[Tracker], None]) -> None:
         if current_rank() != 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.trackers.alerts import Level
+from sonde.integrations.trackers.alerts import Alert
 
 try:
     import trackio
@@ -26,8 +26,9 @@ class TrackioTracker:
     def log(self, values: Mapping[str, float], step: int) -> None:
         self._run.log(dict(values), step=step)
 
-    def alert(self, title: str, text: str, level: Level) -> None:
-        self._run.alert(title, text, level=trackio.AlertLevel[level])
+    def alert(self, alert: Alert) -> None:
+        level = trackio.AlertLevel[alert.level]
+        self._run.alert(alert.title, alert.text, level=level, step=alert.step)
 
     def keep(self, directory: Path) -> None:
         artifact = trackio.Artifact(directory.name, type="sonde-step")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.integrations.missing_library import MissingLibraryError
-from sonde.integrations.trackers.alerts import Level
+from sonde.integrations.trackers.alerts import Alert
 
 try:
     import wandb
@@ -30,8 +30,8 @@ class WandbTracker:
     def log(self, values: Mapping[str, float], step: int) -> None:
         self._run.log({**values, "sonde/step": step}, commit=self._is_own)
 
-    def alert(self, title: str, text: str, level: Level) -> None:
-        self._run.alert(title[:_MOST_TITLE], text, level=level)
+    def alert(self, alert: Alert) -> None:
+        self._run.alert(alert.title[:_MOST_TITLE], alert.text, level=alert.level)
 
     def keep(self, directory: Path) -> None:
         artifact = wandb.Artifact(directory.name, type="sonde-step")

@@ -17,6 +17,7 @@ import torch
 
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.graph import Source
+from sonde.core.observation_variables import is_first_rank
 from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.recorder import WindowDone
@@ -90,7 +91,7 @@ class TrialClock:
                 self._loss += float(each.detach())
 
     def _write(self) -> None:
-        if os.environ.get("RANK", "0") != "0":
+        if not is_first_rank(os.environ):
             return
         warm = self._order.warm_up
         result = TrialResult(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sonde.core.files.atomic_file import append
+from sonde.core.observation_variables import is_first_rank
 from sonde.core.settings import Problems
 from sonde.tune.config.parameters import read_space
 from sonde.tune.config.space import SearchParameter, Value
@@ -112,7 +113,7 @@ class Mailbox:
         return self._values[name]
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        if self._directory is not None and os.environ.get("RANK", "0") == "0":
+        if self._directory is not None and is_first_rank(os.environ):
             encoded = {
                 name: one if math.isfinite(one) else repr(one) for name, one in metrics.items()
             }

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import sonde
+from sonde.adapters.torch import private
 from sonde.adapters.torch.diagnosis import session
 from sonde.capture.options import config_from_options
 from sonde.core.errors import UsageError
@@ -54,6 +55,51 @@ def train(steps: int = 25, *, clears: bool = True) -> list[object]:
         losses.append(loss.item())
     states = [value.clone() for value in net.state_dict().values()]
     return [losses, net.calls, *(value.tolist() for value in states), torch.rand(3).tolist()]
+
+
+def test_a_network_that_was_compiled_before_has_the_same_graphs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    graphs: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        graphs.append(graph.code)
+        return graph.forward
+
+    def train_compiled(context: Callable[[], AbstractContextManager[object]]) -> list[str]:
+        torch.compiler.reset()
+        graphs.clear()
+        net = torch.compile(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), backend=backend)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with context():
+            for _ in range(2):
+                net(torch.ones(4, 8)).square().mean().backward()
+                optimizer.step()
+        return list(graphs)
+
+    assert train_compiled(sonde.diagnose) == train_compiled(contextlib.nullcontext)
+    assert capsys.readouterr().err == "sonde: no finding in 2 steps\n"
+    assert not private.has_compiled(), "modules of later trainings are followed"
+
+
+@pytest.mark.parametrize("done", [0, 3])
+def test_steps_are_numbered_as_the_training_does_after_a_resume(done: int) -> None:
+    net = nn.Linear(4, 1)
+    earlier = torch.optim.Adam(net.parameters())
+    for _ in range(done):
+        net(torch.ones(2, 4)).sum().backward()
+        earlier.step()
+    with sonde.diagnose() as diagnosis:
+        optimizer = torch.optim.Adam(net.parameters())
+        optimizer.load_state_dict(earlier.state_dict())
+        for step in range(4):
+            optimizer.zero_grad()
+            loss = net(torch.ones(2, 4)).square().mean()
+            (loss * (float("nan") if step == 1 else 1.0)).backward()
+            optimizer.step()
+    (found,) = diagnosis.findings
+    assert found.step == done + 1
+    assert f"in step {done + 1}" in found.message
 
 
 def test_the_findings_are_objects_while_it_runs_and_after_it(

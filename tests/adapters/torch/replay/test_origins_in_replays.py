@@ -52,6 +52,40 @@ class Normalising(nn.Module):
         return self.b(h)
 
 
+class TrainingStep(nn.Module):
+    """Like a module of Lightning under DDP, which is called through its ``training_step``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def training_step(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layer(x)
+        return (y - 9).log().mean()
+
+    def redirected(self, x: torch.Tensor) -> torch.Tensor:
+        def wrapped_forward(x: torch.Tensor) -> torch.Tensor:
+            del vars(self)["forward"]
+            return self.training_step(x)
+
+        wrapped_forward.__module__ = "lightning.pytorch.strategies.strategy"
+        self.forward = wrapped_forward  # type: ignore[method-assign]
+        loss: torch.Tensor = self(x)
+        return loss
+
+
+def test_a_method_that_runs_in_place_of_forward_is_executed_again() -> None:
+    def train() -> None:
+        net = TrainingStep()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.redirected(torch.randn(8, 4)).backward()
+        optimizer.step()
+
+    (found,) = replays(train)
+    assert found.is_exact
+    assert code(found) == "return (y - 9).log().mean()"
+
+
 def test_an_op_of_the_forward_pass_is_named_with_its_row() -> None:
     def train() -> None:
         net = Normalising()

@@ -31,6 +31,7 @@ from sonde.adapters.torch.diagnosis.states.initialisation import Initialisation
 from sonde.adapters.torch.diagnosis.states.kept_states import States
 from sonde.adapters.torch.diagnosis.states.target_aliases import TargetAliases
 from sonde.adapters.torch.diagnosis.states.ties import WeightTies
+from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.diagnosis.evidence import TrainingEvidence
 
 
@@ -61,10 +62,12 @@ class Collector:
         self.targets = TargetComparison(self.recorder, self.modules, self.functions)
         self.probes = Probes(self.recorder, self.modules, self.functions)
         self.ranks = RankEvidence(self.recorder, self.modules, self.training)
+        self.numbers = StepNumbers(self._begin_at, self._number, self.recorder.failed)
         self._connect()
 
     def _connect(self) -> None:
         training = self.training
+        training.before_step.append(self._find_trainer)
         training.on_backward += [self.nodes.begin, self.graphs.walk, self.nodes.walked]
         training.on_backward.append(self.explanations.backward_begins)
         training.on_backward += [self.targets.backward_begins, self.functions.backward_begins]
@@ -88,6 +91,17 @@ class Collector:
         self.modules.on_root += [self.data.root_called, self.reshapes.root_called]
         self.modules.on_first.append(self.flags.first_call)
         self.functions.on_loss.append(self.data.lost)
+
+    def _begin_at(self, step: int) -> None:
+        if not self.recorder.step:
+            self.recorder.evidence.first_step = step
+
+    def _number(self) -> int:
+        return self.recorder.evidence.number(self.recorder.step)
+
+    def _find_trainer(self, *_: object) -> None:
+        if not self.recorder.step:
+            self.numbers.find_trainer()
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -118,6 +132,7 @@ class Collector:
             self.flags,
             self.hooks,
             self.ranks,
+            self.numbers,
         ):
             part.install(undo)
 

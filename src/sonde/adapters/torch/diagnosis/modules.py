@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.recorder import (
     EvidenceRecorder,
@@ -77,7 +78,11 @@ class ModuleCalls:
     def install(self, undo: ExitStack) -> None:
         patch = Patch(nn.Module, "__call__", self._make_call(nn.Module.__call__))
         undo.callback(patch.restore)
-        patch.install()
+        # The compiler would compile the replacement into the network, which then rounds otherwise.
+        if private.has_compiled():
+            self.recorder.uses_compiler = True
+        else:
+            patch.install()
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def compile(*args: Any, **kwargs: Any) -> Any:

@@ -28,7 +28,7 @@ from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCa
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
-from sonde.core.interruption import pass_on
+from sonde.core.observation_variables import launched_rank
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
 
@@ -43,11 +43,8 @@ WAIT_SECONDS = 20.0
 
 def rank_of_process() -> tuple[int, int]:
     """The rank of this process and the number of ranks, from the launcher's variables."""
-    try:
-        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    except (KeyError, ValueError) as error:
-        pass_on(error)
-        return 0, 1
+    rank, count = launched_rank(os.environ), os.environ.get("WORLD_SIZE", "")
+    return (rank, int(count)) if rank is not None and count.isdecimal() else (0, 1)
 
 
 @dataclass(slots=True, eq=False)

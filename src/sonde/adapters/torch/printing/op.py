@@ -28,6 +28,7 @@ from sonde.adapters.torch.printing.tensor_text import (
 from sonde.adapters.torch.private import unobserved
 from sonde.adapters.torch.tensors.view import TorchView, name_of
 from sonde.core.errors import SondeError
+from sonde.core.observation_variables import launched_rank
 from sonde.core.statistics import describe
 
 LOGGER = "sonde.print"
@@ -138,8 +139,8 @@ def _rank_prefix() -> str:
         if torch.distributed.get_world_size() > 1:
             return f"[rank {torch.distributed.get_rank()}] "
         return ""
-    count, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
-    if count.isdigit() and int(count) > 1 and rank.isdigit():
+    count, rank = os.environ.get("WORLD_SIZE", ""), launched_rank(os.environ)
+    if count.isdigit() and int(count) > 1 and rank is not None:
         return f"[rank {rank}] "
     return ""
 

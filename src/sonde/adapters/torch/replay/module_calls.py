@@ -16,7 +16,12 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
 from sonde.adapters.torch.replay.kept_tensor import KeptTensor, map_tree, tensors_in
-from sonde.adapters.torch.replay.module_state import ModuleWatch, is_ddp, is_distributed
+from sonde.adapters.torch.replay.module_state import (
+    ModuleWatch,
+    is_ddp,
+    is_distributed,
+    is_redirected,
+)
 from sonde.adapters.torch.replay.outside_ops import KnownTensors
 from sonde.adapters.torch.replay.random_states import autocast_states, take_random
 from sonde.adapters.torch.replay.step_record import CallOutput, ModuleCall, ReplayProblem
@@ -68,10 +73,13 @@ class CallRecorder:
     def is_transparent(self, module: nn.Module) -> bool:
         """Whether the calls that count are those of the modules inside. DDP exchanges buffers
         before, and gradients in the backward pass of what it returns; a module around it, such as
-        that of Fabric, executed again, would do so, too. The modules inside compiled code have no
+        that of Fabric, executed again, would do so, too. A method that runs in place of ``forward``
+        is not there when the step is executed again. The modules inside compiled code have no
         calls of their own: that is not executed again, see ``exchanges_data``."""
-        if is_ddp(module) or not is_distributed():
-            return is_ddp(module)
+        if is_ddp(module) or is_redirected(module):
+            return True
+        if not is_distributed():
+            return False
         return type(module).__name__ != COMPILED and self._watch(module).holds_ddp
 
     def parameters(self) -> Iterator[torch.Tensor]:

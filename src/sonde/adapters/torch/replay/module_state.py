@@ -34,6 +34,14 @@ def is_ddp(module: nn.Module) -> bool:
     return type(module).__name__ == "DistributedDataParallel" and wrapped(module) is not None
 
 
+def is_redirected(module: nn.Module) -> bool:
+    """Whether a call of the module runs another method of it. Lightning and Fabric call a
+    ``training_step`` so where DDP wraps the module: in this one call, ``forward`` is replaced."""
+    forward = vars(module).get("forward")
+    made_by = getattr(forward, "__module__", None) or ""
+    return getattr(forward, "__name__", "") == "wrapped_forward" and "lightning" in made_by
+
+
 def is_distributed() -> bool:
     """Whether this process is a rank of a process group."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()

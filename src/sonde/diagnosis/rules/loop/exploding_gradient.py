@@ -34,7 +34,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         "exploding-gradient",
         "supported",
         f"the norm of the gradients reaches {max(early):.3g} before the loss becomes infinite or "
-        f"NaN in step {evidence.first_bad_loss}",
+        f"NaN in step {evidence.number(evidence.first_bad_loss)}",
         step=evidence.first_bad_loss,
         where=[*steps[:1], *(each.backward for each in evidence.optimizers[:1])],
         evidence={"first_norm": early[0], "largest_norm": max(early)},

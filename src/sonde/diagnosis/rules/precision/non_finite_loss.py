@@ -18,7 +18,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     yield finding(
         "non-finite-loss",
         "established",
-        f"the loss is {evidence.losses[step]} in step {step}",
+        f"the loss is {evidence.losses[step]} in step {evidence.number(step)}",
         step=step,
         where=[backward, None if held is None else held.subject],
         evidence={"loss_before": evidence.losses[step - 1] if step else None},

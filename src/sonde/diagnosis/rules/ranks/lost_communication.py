@@ -27,9 +27,9 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     yield finding(
         "lost-communication",
         "established",
-        f"the ranks start with equal weights, and from step {first} on {numbers['tensors']} of "
-        f"{numbers['of']} weights of rank {numbers['rank']} differ from those of rank 0{stands}: "
-        f"{why}",
+        f"the ranks start with equal weights, and from step {evidence.number(first)} on "
+        f"{numbers['tensors']} of {numbers['of']} weights of rank {numbers['rank']} differ from "
+        f"those of rank 0{stands}: {why}",
         step=first,
         where=[
             None if lost is None else lost.source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,7 @@ def cancellation(made: dict[int, MadeBy], call: MadeBy) -> dict[str, Number] | N
     exact = _in_double(made, result, MOST_OPS)
     value = float(exact.abs().median())
     error = float((exact - result.double()).abs().median())
-    if not value or error <= WRONG * value:
+    if not value or not math.isfinite(error) or error <= WRONG * value:
         return None
     return {"operand": size, "ratio": ratio, "epsilon": epsilon, "exact": value, "error": error}
 
