@@ -101,9 +101,9 @@ class States:
         if own and shared >= len(own):
             if taken is None and given:  # Views that the program made, as by detach().
                 taken = self._last_taken.get(given[0].data_ptr())
-            step = self.recorder.step if taken is None else taken[0]
-            age = self.recorder.step - step
-            name = "old-state-of-itself" if age > 0 else "state-of-itself"
+            age = None if taken is None else self.recorder.step - taken[0]
+            is_old = bool(self.recorder.step) if age is None else age > 0
+            name = "old-state-of-itself" if is_old else "state-of-itself"
             line = str(taken[1]) if taken else ""
             subject = type(module).__name__
             names = " ".join(variables_holding(module))
