@@ -166,6 +166,18 @@ OVERLOOKED = [
         "wrong.mean()",
         "wrong[kept[i]].mean()",
     ),
+    Pair(
+        "repeated-init",
+        """
+        before, model = net(), net()
+        fit(before, torch.optim.Adam(before.parameters(), lr=1e-2))
+        model.load_state_dict(before.state_dict())
+        nn.init.xavier_uniform_(model[0].weight)
+        fit(model, torch.optim.Adam(model.parameters(), lr=1e-2))
+        """,
+        "model[0].weight",
+        "model[2].weight",
+    ),
 ]
 HEALTHY_FORMS = {
     "correlations of features along the batch": """

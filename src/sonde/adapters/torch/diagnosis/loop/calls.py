@@ -48,7 +48,9 @@ class OptimizerState:
     had_gradient: bool = False
     """After the last backward pass."""
     witness: torch.Tensor | None = None
-    """A small parameter whose gradient was not zero after the last backward pass."""
+    """A small parameter that backward passes give a gradient other than zero."""
+    had_values: bool = False
+    """Whether its gradient was not zero after the last backward pass."""
     last_backward: Source | None = None
     discarded: dict[Source | None, int] = field(default_factory=dict)
     """Of each line: its backward passes since the last step whose gradients were cleared."""
@@ -211,6 +213,7 @@ class TrainingCalls:
             state.had_gradient = any(each.grad is not None for each in parameters_of(optimizer))
             if state.witness is None or not _is_nonzero(state.witness.grad):
                 state.witness = _witness(optimizer)
+            state.had_values = state.witness is not None
             if state.old_gradients is not None:
                 state.is_added_to = state.old_gradients != _versions(optimizer)
                 state.old_gradients = None
@@ -239,7 +242,11 @@ class TrainingCalls:
         is_cleared = (
             state.is_cleared_after_backward
             or (state.had_gradient and all(each.grad is None for each in parameters_of(optimizer)))
-            or (state.witness is not None and not _is_nonzero(state.witness.grad))
+            or (
+                state.witness is not None
+                and state.had_values
+                and not _is_nonzero(state.witness.grad)
+            )
         )
         state.is_without_gradient = is_cleared and not _has_gradient(optimizer, every=True)
         if state.left is not None and not is_cleared and state.left == _versions(optimizer):
@@ -273,7 +280,7 @@ class TrainingCalls:
         state.is_cleared = False
         state.is_added_to = False
         state.had_gradient = False
-        state.witness = None
+        state.had_values = False
         state.backwards = 0
         state.is_cleared_after_backward = False
         state.discarded.clear()
