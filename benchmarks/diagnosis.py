@@ -1,7 +1,7 @@
 """Diagnoses scripts with known bugs and healthy ones, and prints recall and false alarms.
 
     python benchmarks/diagnosis.py [FOLDER ...] [--beside torch_audit ...] [--only T01 ...]
-        [--peer-seconds N] [--peer-results FILE] [--write docs/diagnosis.md]
+        [--peer-seconds N] [--peer-minutes N] [--peer-results FILE] [--write docs/diagnosis.md]
 
 ``FOLDER/cases/ID.json`` names a script, its ``kind`` and the accepted places (``where``); kind
 ``none`` is healthy. Scripts in ``FOLDER/controls`` are healthy. Without a folder, those of
@@ -14,7 +14,8 @@ script. Scripts that call ``init_process_group`` run on two ranks.
 ``detect_anomaly``, ``torch_audit``, ``msprobe_monitor``, ``traincheck``. Each is installed into a
 virtual environment that is removed at the end; `diagnosis_peers` says how it is run, and which of
 its rules names which kinds. A tool gets ``--peer-seconds`` for a script ("over 300 s" in its cell);
-after three such scripts in a row it is not tried on the others. ``--peer-results`` keeps in a file
+after three such scripts in a row, or ``--peer-minutes`` altogether, it is not tried on the others.
+``--peer-results`` keeps in a file
 what the other tools said of each script: a later run goes on with them, and renews the column of
 Sonde. ``--write`` puts the tables into
 the part of a Markdown file between the marks. Scripts of Lightning and accelerate need these.
@@ -25,12 +26,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -132,6 +135,8 @@ class Column:
     verdicts: list[Verdict] = field(default_factory=list)
     timeouts: int = 0
     kept: KeptVerdicts | None = None
+    seconds_left: float = math.inf
+    """For all scripts that are left."""
 
     def judge(self, case: Case) -> Verdict:
         """Run the tool on a script, or take what is kept of it."""
@@ -140,10 +145,12 @@ class Column:
             verdict = known
         elif self.server is None:
             verdict = Verdict(case, failure="not installed", cell="not installed")
-        elif self.timeouts >= MOST_TIMEOUTS:
+        elif self.timeouts >= MOST_TIMEOUTS or self.seconds_left <= 0:
             verdict = Verdict(case, failure="not tried", cell="not tried")
         else:
+            start = time.monotonic()
             verdict = verdict_of(self.name, self.server, case, self.seconds)
+            self.seconds_left -= time.monotonic() - start
             is_over = verdict.cell.startswith("over")
             self.timeouts = self.timeouts + 1 if is_over else 0
             if self.kept is not None:
@@ -333,7 +340,10 @@ def made_columns(options: argparse.Namespace, environments: Environments) -> lis
         except (subprocess.SubprocessError, OSError) as error:
             print(f"{name} cannot be installed: {error}", file=sys.stderr)
         seconds = TIMEOUT_SECONDS if name == "sonde" else options.peer_seconds
-        columns.append(Column(name, server, seconds, kept=None if name == "sonde" else kept))
+        column = Column(name, server, seconds)
+        if name != "sonde":
+            column.kept, column.seconds_left = kept, 60 * options.peer_minutes
+        columns.append(column)
     return columns
 
 
@@ -343,6 +353,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--beside", nargs="+", choices=PEERS, default=[], metavar="TOOL")
     parser.add_argument("--only", nargs="+", default=[], help="ids or names of scripts")
     parser.add_argument("--peer-seconds", type=int, default=TIMEOUT_SECONDS, metavar="N")
+    parser.add_argument("--peer-minutes", type=float, default=math.inf, metavar="N")
     parser.add_argument("--peer-results", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown file with the marks")
     options = parser.parse_args()

@@ -13,7 +13,11 @@ from sonde.watch.explanations.arithmetic import (
 )
 from sonde.watch.explanations.cause import Cause
 from sonde.watch.explanations.ctc_loss import explain_ctc_loss
-from sonde.watch.explanations.elementwise import POINT_RULES, explain_points
+from sonde.watch.explanations.elementwise import (
+    POINT_RULES,
+    explain_exponential_result,
+    explain_points,
+)
 from sonde.watch.explanations.op_facts import OpFacts
 from sonde.watch.explanations.reductions import (
     explain_attention,
@@ -29,6 +33,8 @@ Explainer = Callable[[OpFacts], Cause | None]
 
 
 def _explain_point(op: OpFacts) -> Cause | None:
+    if op.kind == "exp" and not op.inputs:
+        return explain_exponential_result(op)
     return explain_points(op, POINT_RULES[op.kind])
 
 

@@ -167,6 +167,29 @@ OVERLOOKED = [
         "wrong[kept[i]].mean()",
     ),
     Pair(
+        "non-finite-op",
+        """
+        model = net(4); opt = torch.optim.Adam(model.parameters())
+        legal = torch.tensor([0.0, -math.inf, 0.0, 0.0])
+        for n, i in enumerate(batches()):
+            loss = F.cross_entropy(model(x[i]) + legal, y[i] if n > 5 else 2 * y[i])
+            opt.zero_grad(); loss.backward(); opt.step()
+        """,
+        "y[i] if n > 5 else 2 * y[i]",
+        "2 * y[i]",
+    ),
+    Pair(
+        "non-finite-op",
+        """
+        model = net(1); opt = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for n, i in enumerate(batches()):
+            rate = model(x[i]) * (500 if n > 5 else 1)
+            opt.zero_grad(); F.poisson_nll_loss(rate, value[i].abs()).backward(); opt.step()
+        """,
+        "500 if n > 5 else 1",
+        "2 if n > 5 else 1",
+    ),
+    Pair(
         "repeated-init",
         """
         before, model = net(), net()
