@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from sonde.adapters.torch.diagnosis.recorder import (
 )
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
+
+MOST_NAMES = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +56,7 @@ class SelfCopies:
             seen = self.training.state_of(optimizer).seen
             held = {each.data_ptr() for each in parameters_of(optimizer) if each.numel()}
             if seen.steps and held and held <= copied:
-                names = [name for name, value in variables_in_own_frame() if _holds(value, given)]
+                names = list(_holders(given))[:MOST_NAMES]
                 self.recorder.event(
                     "weights-copied-to-themselves", source, " ".join(names), tensors=len(held)
                 )
@@ -75,6 +78,17 @@ def _share_memory(tensor: Any, given: Any) -> bool:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def _holders(tensor: torch.Tensor) -> Iterator[str]:
+    """The names of variables, and attributes of objects in them, that hold the tensor."""
+    for name, value in variables_in_own_frame():
+        if _holds(value, tensor):
+            yield name
+        elif not isinstance(value, (type, ModuleType, torch.nn.Module)):
+            for key, each in list(getattr(value, "__dict__", {}).items()):
+                if _holds(each, tensor):
+                    yield key
 
 
 def _holds(value: object, tensor: torch.Tensor) -> bool:
