@@ -229,7 +229,7 @@ def _explained(node: Any) -> Finding | None:
     if not tensors or not is_known or any(given[key] is None for key in kept.inputs[:2]):
         return None
     for key, value in given.items():
-        if key == "ignore_index" and value > _SIGNED:  # It is kept without its sign.
+        if isinstance(value, int) and value > _SIGNED:  # It is kept without its sign.
             given[key] = value - (_SIGNED + 1) * 2
     result = getattr(torch.ops.aten, kept.op)(*given.values())
     return None if _is_finite(result) else explain(_facts_of(kept.kind or kept.op, given, result))

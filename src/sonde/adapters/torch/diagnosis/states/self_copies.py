@@ -34,7 +34,8 @@ class SelfCopies:
     _copied: dict[Source | None, set[int]] = field(default_factory=dict)
 
     def install(self, undo: ExitStack) -> None:
-        wrap(torch.Tensor, "copy_", self._around_copy, undo)
+        # Not of torch.Tensor: subclasses with __torch_function__ know its methods by identity.
+        wrap(torch.nn.Parameter, "copy_", self._around_copy, undo)
 
     def _around_copy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def copy_(tensor: Any, *args: Any, **kwargs: Any) -> Any:
