@@ -235,7 +235,7 @@ class TrainingCalls:
         seen.stepped = caller()
         if not seen.steps:
             seen.variable = next(iter(variables_holding(optimizer)), "")
-        seen.rates.append(float(optimizer.param_groups[0].get("lr", 0.0)))
+        seen.rates.append(float(optimizer.param_groups[0].get("lr") or 0.0))
         del seen.rates[:-MOST_RATES]
         state.backwards_before = state.backwards
         state.is_uncleared = bool(state.backwards and not state.is_cleared and state.is_added_to)
