@@ -1,7 +1,7 @@
 """Diagnoses scripts with known bugs and healthy ones, and prints recall and false alarms.
 
     python benchmarks/diagnosis.py [FOLDER ...] [--beside torch_audit ...] [--only T01 ...]
-        [--peer-seconds N] [--peer-results FILE] [--write docs/diagnosis.md]
+        [--peer-seconds N] [--peer-minutes N] [--peer-results FILE] [--write docs/diagnosis.md]
 
 ``FOLDER/cases/ID.json`` names a script, its ``kind`` and the accepted places (``where``); kind
 ``none`` is healthy. Scripts in ``FOLDER/controls`` are healthy. Without a folder, those of
@@ -14,10 +14,11 @@ script. Scripts that call ``init_process_group`` run on two ranks.
 ``detect_anomaly``, ``torch_audit``, ``msprobe_monitor``, ``traincheck``. Each is installed into a
 virtual environment that is removed at the end; `diagnosis_peers` says how it is run, and which of
 its rules names which kinds. A tool gets ``--peer-seconds`` for a script ("over 300 s" in its cell);
-after three such scripts in a row it is not tried on the others. ``--peer-results`` keeps in a file
-what the other tools said of each script: a later run goes on with them, and renews the column of
-Sonde. ``--write`` puts the tables into
-the part of a Markdown file between the marks. Scripts of Lightning and accelerate need these.
+after three such scripts in a row, or ``--peer-minutes`` altogether, it is not tried on the others.
+``--peer-results`` keeps in a file what the other tools said of each script: a later run goes on
+with them, and renews the column of Sonde; a tool without scripts that are left is not installed.
+``--write`` puts the tables into the part of a Markdown file between the marks. Scripts of Lightning
+and accelerate need these.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -132,18 +135,26 @@ class Column:
     verdicts: list[Verdict] = field(default_factory=list)
     timeouts: int = 0
     kept: KeptVerdicts | None = None
+    seconds_left: float = math.inf
+    """For all scripts that are left."""
+
+    def is_needed(self, cases: list[Case]) -> bool:
+        """Whether the tool has not been run on some script."""
+        return self.kept is None or any(self.kept.of(self.name, each) is None for each in cases)
 
     def judge(self, case: Case) -> Verdict:
         """Run the tool on a script, or take what is kept of it."""
         known = None if self.kept is None else self.kept.of(self.name, case)
         if known is not None:
             verdict = known
+        elif self.timeouts >= MOST_TIMEOUTS or self.seconds_left <= 0:
+            verdict = Verdict(case, failure="not tried", cell="not tried")
         elif self.server is None:
             verdict = Verdict(case, failure="not installed", cell="not installed")
-        elif self.timeouts >= MOST_TIMEOUTS:
-            verdict = Verdict(case, failure="not tried", cell="not tried")
         else:
+            start = time.monotonic()
             verdict = verdict_of(self.name, self.server, case, self.seconds)
+            self.seconds_left -= time.monotonic() - start
             is_over = verdict.cell.startswith("over")
             self.timeouts = self.timeouts + 1 if is_over else 0
             if self.kept is not None:
@@ -320,20 +331,26 @@ def learn(server: Forked) -> None:
             print(f"TrainCheck learned nothing: {errors[-1:]}", file=sys.stderr)
 
 
-def made_columns(options: argparse.Namespace, environments: Environments) -> list[Column]:
+def made_columns(
+    options: argparse.Namespace, cases: list[Case], environments: Environments
+) -> list[Column]:
     """The tools that are run, each installed; one that cannot be says so in its cells."""
-    columns = []
     kept = None if options.peer_results is None else KeptVerdicts.load(options.peer_results)
-    for name in ("sonde", *options.beside):
-        server = None
+    columns = [
+        Column("sonde", Forked(environments.python("sonde"), IMPORTED["sonde"]), TIMEOUT_SECONDS)
+    ]
+    for name in options.beside:
+        column = Column(name, None, options.peer_seconds, kept=kept)
+        column.seconds_left = 60 * options.peer_minutes
+        columns.append(column)
+        if not column.seconds_left or not column.is_needed(cases):
+            continue
         try:
-            server = Forked(environments.python(name), IMPORTED[name])
+            column.server = Forked(environments.python(name), IMPORTED[name])
             if name == "traincheck":
-                learn(server)
+                learn(column.server)
         except (subprocess.SubprocessError, OSError) as error:
             print(f"{name} cannot be installed: {error}", file=sys.stderr)
-        seconds = TIMEOUT_SECONDS if name == "sonde" else options.peer_seconds
-        columns.append(Column(name, server, seconds, kept=None if name == "sonde" else kept))
     return columns
 
 
@@ -343,6 +360,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--beside", nargs="+", choices=PEERS, default=[], metavar="TOOL")
     parser.add_argument("--only", nargs="+", default=[], help="ids or names of scripts")
     parser.add_argument("--peer-seconds", type=int, default=TIMEOUT_SECONDS, metavar="N")
+    parser.add_argument("--peer-minutes", type=float, default=math.inf, metavar="N")
     parser.add_argument("--peer-results", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown file with the marks")
     options = parser.parse_args()
@@ -361,12 +379,14 @@ def main() -> None:
         # Of TrainCheck: learned once, for all scripts.
         learned = tempfile.mkdtemp(prefix="traincheck-")
         os.environ["TRAINCHECK_INVARIANTS"] = str(Path(learned) / "invariants.json")
-        columns = made_columns(options, environments)
+        found = [case for folder in options.folders for case in cases_in(folder)]
+        only = tuple(options.only)
+        cases = [case for case in found if not only or case.name.startswith(only)]
+        columns = made_columns(options, cases, environments)
         print("\n".join(head_of(columns)))
-        for case in (case for folder in options.folders for case in cases_in(folder)):
-            if not options.only or case.name.startswith(tuple(options.only)):
-                rows.append(row_of([column.judge(case) for column in columns]))
-                print(rows[-1], flush=True)
+        for case in cases:
+            rows.append(row_of([column.judge(case) for column in columns]))
+            print(rows[-1], flush=True)
         for column in columns:
             if column.server is not None:
                 column.server.close()

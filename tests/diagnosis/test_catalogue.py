@@ -116,6 +116,7 @@ def test_the_text_names_place_step_and_advice() -> None:
     assert "train.py:7" in text
     assert "do: call optimizer.zero_grad()" in text
     assert as_lines([], 4) == ["no finding in 4 steps"]
+    assert as_lines([], 0)[0].startswith("no finding: no optimizer took a step")
 
 
 @pytest.mark.parametrize("kind", sorted(rules()))

@@ -16,7 +16,9 @@ def as_document(findings: Sequence[Finding]) -> dict[str, Any]:
 def as_lines(findings: Sequence[Finding], steps: int) -> list[str]:
     """The findings for a terminal, causes first."""
     if not findings:
-        return [f"no finding in {steps} steps"]
+        if not steps:
+            return ["no finding: no optimizer took a step, so there was nothing to judge"]
+        return [f"no finding in {steps} {'step' if steps == 1 else 'steps'}"]
     lines: list[str] = []
     for number, found in enumerate(findings, 1):
         lines.append(f"{number}. {sentence(found)}")

@@ -248,6 +248,12 @@ CASES = {
         {"dim": "[0]"},
     ),
     "mean of nothing": Case("mean", torch.mean, (torch.zeros(0),), "its input has no elements"),
+    "squared error of nothing": Case(
+        "mse_loss",
+        torch.nn.functional.mse_loss,
+        (torch.zeros(0), torch.zeros(0)),
+        "its input has no elements",
+    ),
     "layer norm of a constant": Case(
         "native_layer_norm",
         lambda x: torch.nn.functional.layer_norm(x, (2,), eps=0.0),
@@ -266,6 +272,13 @@ CASES = {
         "nll_loss_forward",
         torch.nn.functional.nll_loss,
         (t([-INF, 0.0], [-1.0, -2.0]), torch.tensor([0, 1])),
+        "the log-probability of 1 of 2 targets is -Inf",
+        {"ignore_index": "-100"},
+    ),
+    "cross entropy of an impossible pixel": Case(
+        "nll_loss2d_forward",
+        torch.nn.functional.nll_loss,
+        (t([0.0, -INF], [-1.0, -2.0]).T.reshape(1, 2, 2, 1), torch.tensor([[[1], [0]]])),
         "the log-probability of 1 of 2 targets is -Inf",
         {"ignore_index": "-100"},
     ),

@@ -178,6 +178,25 @@ EXPONENTIAL: Final = PointRule(
 )
 
 
+def explain_exponential_result(op: OpFacts) -> Cause | None:
+    """``exp`` whose input is not known, as in a graph of autograd, which keeps its result."""
+    output = op.output
+    largest = None if output is None else LARGEST.get(output.dtype)
+    limit = None if output is None else natural_logarithm_limit(output.dtype)
+    count = 0 if output is None else output.count("inf")
+    if output is None or largest is None or limit is None or not count:
+        return None
+    there = "its input is" if output.size == 1 else "its inputs there are"
+    return Cause(
+        EXPONENTIAL.detail,
+        f"{share(count, output, 'its {} results')} {verb(count)} beyond {number(largest)}, the "
+        f"largest {output.dtype}: {there} above {limit:.4g}",
+        {"results": output.size, "results_at_fault": count, "limit": limit},
+        "supported",
+        EXPONENTIAL.advice,
+    )
+
+
 def _fractional(op: OpFacts) -> bool:
     exponent = op.scalar("exponent")
     return exponent is not None and exponent != int(exponent)

@@ -170,10 +170,15 @@ def explain_nll_loss(op: OpFacts) -> Cause | None:
 
 def _impossible_target(scores: TensorFacts, targets: np.ndarray, valid: np.ndarray) -> Cause | None:
     values = scores.array
-    if values is None or values.ndim != 2 or targets.shape != values.shape[:1]:
+    if values is None or values.ndim != targets.ndim + 1:
         return None
-    rows = np.flatnonzero(valid)
-    chosen = values[rows, targets[rows].astype(np.int64)]
+    # Classes are dimension 1, after which images have height and width.
+    by_target = np.moveaxis(values, 1, -1) if values.ndim > 1 else values
+    if by_target.shape[:-1] != targets.shape:
+        return None
+    by_target, chosen_classes = by_target.reshape(-1, by_target.shape[-1]), targets.reshape(-1)
+    rows = np.flatnonzero(valid.reshape(-1))
+    chosen = by_target[rows, chosen_classes[rows].astype(np.int64)]
     count = int((chosen == -np.inf).sum())
     if not count:
         return None

@@ -13,7 +13,11 @@ from sonde.watch.explanations.arithmetic import (
 )
 from sonde.watch.explanations.cause import Cause
 from sonde.watch.explanations.ctc_loss import explain_ctc_loss
-from sonde.watch.explanations.elementwise import POINT_RULES, explain_points
+from sonde.watch.explanations.elementwise import (
+    POINT_RULES,
+    explain_exponential_result,
+    explain_points,
+)
 from sonde.watch.explanations.op_facts import OpFacts
 from sonde.watch.explanations.reductions import (
     explain_attention,
@@ -29,6 +33,8 @@ Explainer = Callable[[OpFacts], Cause | None]
 
 
 def _explain_point(op: OpFacts) -> Cause | None:
+    if op.kind == "exp" and not op.inputs:
+        return explain_exponential_result(op)
     return explain_points(op, POINT_RULES[op.kind])
 
 
@@ -51,7 +57,10 @@ _TABLE: Final[dict[str, Explainer]] = {
         "_scaled_dot_product_efficient_attention _scaled_dot_product_attention_math attention",
     ),
     **_alike(explain_variance, "var std var_mean std_mean"),
-    **_alike(explain_mean, "mean nanmean"),
+    **_alike(
+        explain_mean,
+        "mean nanmean mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy",
+    ),
     **_alike(
         explain_normalisation,
         "native_layer_norm layer_norm native_group_norm group_norm native_batch_norm batch_norm "
@@ -65,10 +74,9 @@ _TABLE: Final[dict[str, Explainer]] = {
     **_alike(explain_cast, "_to_copy to copy cast"),
     **_alike(
         explain_range,
-        "sum cumsum prod cumprod square mse_loss linalg_vector_norm norm cosh sinh addcmul lerp "
-        "smooth_l1_loss huber_loss embedding_dense_backward convolution_backward "
-        "native_layer_norm_backward gelu silu softplus exp2 dist cdist "
-        "soft_margin_loss",
+        "sum cumsum prod cumprod square linalg_vector_norm norm cosh sinh addcmul lerp "
+        "embedding_dense_backward convolution_backward native_layer_norm_backward gelu silu "
+        "softplus exp2 dist cdist",
     ),
 }
 EXPLAINED_OPS: Final = frozenset(_TABLE)

@@ -106,6 +106,101 @@ OVERLOOKED = [
         "dim=0",
         "dim=1",
     ),
+    Pair(
+        "zero-grad-before-step",
+        """
+        model = net(); opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+        def report(norms):
+            for p in model.parameters():
+                norms.append(p.grad.norm().item())
+                p.grad.zero_()
+        for i in batches():
+            F.cross_entropy(model(x[i]), y[i]).backward()
+            report([]); opt.step(); opt.zero_grad()
+        """,
+        "p.grad.zero_()",
+        "p.grad.clone().zero_()",
+    ),
+    Pair(
+        "aliased-best-state",
+        """
+        model = net(); opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for n, i in enumerate(batches()):
+            opt.zero_grad(); F.cross_entropy(model(x[i]), y[i]).backward(); opt.step()
+            if n == 20:
+                best = [p.data for p in model.parameters()]
+        with torch.no_grad():
+            for p, b in zip(model.parameters(), best):
+                p.copy_(b)
+        """,
+        "[p.data for",
+        "[p.data.clone() for",
+    ),
+    Pair(
+        "softmax-wrong-dim",
+        """
+        class Pooled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.states, self.score = nn.Linear(2, 6), nn.Linear(6, 1)
+                self.out = nn.Linear(6, 2)
+            def forward(self, x):
+                h = self.states(x.unflatten(1, (4, 2))).tanh()
+                return self.out((F.softmax(self.score(h), dim=0) * h).sum(1))
+        model = Pooled(); fit(model, torch.optim.Adam(model.parameters(), lr=1e-2))
+        """,
+        "dim=0",
+        "dim=1",
+    ),
+    Pair(
+        "padding-not-masked",
+        """
+        long = torch.randint(3, 9, (len(x),)); kept = torch.arange(9) < long[:, None]
+        track = torch.randn(len(x), 9, 8) * kept[..., None]
+        sums = (track.cumsum(1)[..., 0] + 1) * kept; model = net(1)
+        opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for i in batches():
+            wrong = F.mse_loss(model(track[i])[..., 0], sums[i], reduction="none")
+            opt.zero_grad(); wrong.mean().backward(); opt.step()
+        """,
+        "wrong.mean()",
+        "wrong[kept[i]].mean()",
+    ),
+    Pair(
+        "non-finite-op",
+        """
+        model = net(4); opt = torch.optim.Adam(model.parameters())
+        legal = torch.tensor([0.0, -math.inf, 0.0, 0.0])
+        for n, i in enumerate(batches()):
+            loss = F.cross_entropy(model(x[i]) + legal, y[i] if n > 5 else 2 * y[i])
+            opt.zero_grad(); loss.backward(); opt.step()
+        """,
+        "y[i] if n > 5 else 2 * y[i]",
+        "2 * y[i]",
+    ),
+    Pair(
+        "non-finite-op",
+        """
+        model = net(1); opt = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for n, i in enumerate(batches()):
+            rate = model(x[i]) * (500 if n > 5 else 1)
+            opt.zero_grad(); F.poisson_nll_loss(rate, value[i].abs()).backward(); opt.step()
+        """,
+        "500 if n > 5 else 1",
+        "2 if n > 5 else 1",
+    ),
+    Pair(
+        "repeated-init",
+        """
+        before, model = net(), net()
+        fit(before, torch.optim.Adam(before.parameters(), lr=1e-2))
+        model.load_state_dict(before.state_dict())
+        nn.init.xavier_uniform_(model[0].weight)
+        fit(model, torch.optim.Adam(model.parameters(), lr=1e-2))
+        """,
+        "model[0].weight",
+        "model[2].weight",
+    ),
 ]
 HEALTHY_FORMS = {
     "correlations of features along the batch": """

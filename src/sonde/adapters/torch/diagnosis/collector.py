@@ -29,6 +29,7 @@ from sonde.adapters.torch.diagnosis.states.detaching import Detachments
 from sonde.adapters.torch.diagnosis.states.flags import ModuleFlags
 from sonde.adapters.torch.diagnosis.states.initialisation import Initialisation
 from sonde.adapters.torch.diagnosis.states.kept_states import States
+from sonde.adapters.torch.diagnosis.states.self_copies import SelfCopies
 from sonde.adapters.torch.diagnosis.states.target_aliases import TargetAliases
 from sonde.adapters.torch.diagnosis.states.ties import WeightTies
 from sonde.adapters.torch.steps.step_numbers import StepNumbers
@@ -49,6 +50,7 @@ class Collector:
         self.explanations = OpExplanations(self.recorder, self.modules, self.graphs)
         self.functions = FunctionCalls(self.recorder, self.modules)
         self.states = States(self.recorder, self.training, self.modules)
+        self.copies = SelfCopies(self.recorder, self.training)
         self.initialisation = Initialisation(self.recorder, self.training, self.states)
         self.ties = WeightTies(self.recorder)
         self.targets_held = TargetAliases(self.recorder, self.modules)
@@ -122,6 +124,7 @@ class Collector:
             self.graphs,
             self.functions,
             self.states,
+            self.copies,
             self.initialisation,
             self.ties,
             self.data,

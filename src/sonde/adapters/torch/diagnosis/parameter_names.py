@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -13,16 +14,17 @@ MOST_LISTED = 64
 
 
 def names_in_containers(roots: Iterable[nn.Module]) -> dict[int, str]:
-    """The names of parameters of modules in plain lists and dictionaries of modules, such as
-    ``heads[age].weight``."""
+    """The names of parameters of modules in what modules hold and torch does not look into: lists
+    and dictionaries, such as ``heads[age].weight``, and objects of other classes, such as
+    ``tower.embedding.weight``."""
     found: dict[int, str] = {}
     for root in roots:
         for path, module in root.named_modules():
             for key, value in vars(module).items():
-                if key[0] == "_" or not isinstance(value, (list, tuple, dict)):
+                if key[0] == "_":
                     continue
-                for index, each in _items(value):
-                    place = f"{path}.{key}[{index}]" if path else f"{key}[{index}]"
+                for rest, each in _held_by(value):
+                    place = f"{path}.{key}{rest}" if path else f"{key}{rest}"
                     if isinstance(each, nn.Module):
                         named = each.named_parameters()
                         found |= {id(one): f"{place}.{name}" for name, one in named}
@@ -52,6 +54,17 @@ def names_in_variables(
                 found[id(each)] = name
     times = list(found.values())
     return {number: name for number, name in found.items() if times.count(name) == 1}
+
+
+def _held_by(value: object) -> Iterator[tuple[str, object]]:
+    """The elements of a list or dictionary, or the attributes of an object, with what follows the
+    name of ``value`` in theirs."""
+    if isinstance(value, (list, tuple, dict)):
+        for index, each in _items(value):
+            yield f"[{index}]", each
+    elif not isinstance(value, (nn.Module, torch.Tensor, type, ModuleType)):
+        for name, each in _items(getattr(value, "__dict__", {})):
+            yield f".{name}", each
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:

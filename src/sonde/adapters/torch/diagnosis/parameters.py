@@ -121,7 +121,7 @@ class ParameterSignals:
         self, optimizer: torch.optim.Optimizer, found: ParameterUpdates, is_planned: bool
     ) -> None:
         rates = {
-            id(parameter): float(group.get("lr", 0.0))
+            id(parameter): float(group.get("lr") or 0.0)
             for group in optimizer.param_groups
             for parameter in group["params"]
         }

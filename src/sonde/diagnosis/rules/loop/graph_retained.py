@@ -17,16 +17,20 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if event is None or alive < ALIVE:
         return
     backward = next((each.backward for each in evidence.optimizers if each.backward), None)
+    holders = [each.subject for each in evidence.named("graphs-held")]
     held = evidence.first("loss-held")
+    kept = f"{'.'.join(holders[:2])} keeps" if holders else "something keeps"
     yield finding(
         "graph-retained",
         "established",
-        f"the graphs of up to {alive} losses are in memory at the same time: a loss, a term of it "
-        "or an output is kept with its graph in every step",
+        f"the graphs of up to {alive} losses are in memory at the same time: {kept} a loss, a term "
+        "of it or an output with its graph in every step",
         step=0,
-        where=[backward, None if held is None else held.subject],
+        where=[*holders, backward, None if held is None else held.subject],
         evidence={"graphs_alive": alive, "steps": evidence.steps},
-        advice="keep loss.item() or loss.detach() in lists and sums, not the tensor itself",
+        advice="keep loss.item() or loss.detach() in lists and sums"
+        + (f", here in {holders[0]}" if holders else "")
+        + ", not the tensor itself",
     )
 
 

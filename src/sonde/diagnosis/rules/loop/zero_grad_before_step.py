@@ -17,12 +17,16 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             yield finding(
                 "zero-grad-before-step",
                 "established",
-                f"the gradients are cleared{at(each.cleared)} after the backward pass and before "
-                f"{each.name} steps{at(each.stepped)}: it never has a gradient",
+                f"the gradients are cleared{at(each.cleared)} after the backward pass"
+                f"{at(each.backward)} and before {each.name} steps{at(each.stepped)}: it never has "
+                "a gradient",
                 step=0,
-                where=[each.cleared, each.stepped, each.name, each.variable],
+                where=[each.cleared, each.stepped, each.backward, each.name, each.variable],
                 evidence={"steps": each.steps, "steps_without_gradient": each.cleared_before},
-                advice=f"move zero_grad(){at(each.cleared)} before the backward pass",
+                advice=f"move zero_grad(){at(each.cleared)} before the backward pass"
+                if each.cleared
+                else "look for what sets the gradients to zero or None between these lines, such as"
+                " grad.zero_(), and let it do so after the step",
             )
         elif each.steps_of_last >= STRIKES and each.steps_of_last >= 0.9 * each.steps:
             yield _step_outside_loop(each)

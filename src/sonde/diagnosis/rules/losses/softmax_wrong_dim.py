@@ -10,6 +10,10 @@ from sonde.diagnosis.rule import DiagnosisRule, at, finding, op_of
 from sonde.diagnosis.rules.losses.double_softmax import VIEWS, through_views
 
 SOFTMAX = ("LogSoftmax", "Softmax")
+LOSSES = (
+    *("NllLoss", "MseLoss", "SmoothL1Loss", "HuberLoss"),
+    *("BinaryCrossEntropy", "BinaryCrossEntropyWithLogits"),
+)
 TRANSPOSING = ("T", "Transpose", "Permute")
 LAYERS = ("Addmm", "Mm", "Linear", "MkldnnLinear")
 """Nodes of linear layers."""
@@ -63,16 +67,26 @@ def _over_batch(evidence: TrainingEvidence, graph: LossGraph) -> Finding | None:
         return None
     for node in graph.nodes:
         shape = node.shape or ()
-        if node.name not in SOFTMAX or len(shape) != 2 or _dim(node) != 0:
+        if node.name not in SOFTMAX or len(shape) < 2 or _dim(node) != 0 or shape[0] == shape[1]:
             continue
-        if min(shape) > 1 and shape[0] != shape[1]:
+        # In a tensor of more dimensions the first may be time: the loss says how many samples.
+        if (min(shape) > 1) if len(shape) == 2 else (1 < shape[0] == _samples(graph)):
             return _found(
                 graph,
                 node,
                 f"dimension 0, the {shape[0]} samples of the batch: a change of one sample "
                 f"changes the outputs of {mixed.numbers['rows']} others",
-                "use dim=1 (or dim=-1)",
+                "use dim=1",
             )
+    return None
+
+
+def _samples(graph: LossGraph) -> int | None:
+    """How many samples the loss has, if it has one row of numbers for each."""
+    for node in graph.nodes:
+        if node.name in LOSSES and node.inputs:
+            shape = graph.nodes[node.inputs[0]].shape or ()
+            return shape[0] if len(shape) in (1, 2) else None
     return None
 
 

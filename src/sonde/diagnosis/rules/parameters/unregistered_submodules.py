@@ -20,7 +20,9 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     if not loose:
         return
     names = [each.name for each in loose]
-    paths = list(dict.fromkeys(name.split("[")[0] for name in names if "[" in name))
+    lists = list(dict.fromkeys(name.split("[")[0] for name in names if "[" in name))
+    objects = list(dict.fromkeys(name.split(".")[0] for name in names if "[" not in name))
+    paths = lists or [each for each in objects if f"{each}." in " ".join(names)]
     holders = list(dict.fromkeys([*paths, *(path.rpartition(".")[2] for path in paths)]))
     yield finding(
         "unregistered-submodules",
@@ -30,8 +32,9 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         step=0,
         where=[*holders, *names[:4]],
         evidence={"parameters": len(loose), "graphs_seen": evidence.walks},
-        advice=f"hold {holders[0] if holders else 'these layers'} in nn.ModuleList or "
-        "nn.ModuleDict "
+        advice=f"let what holds {names[0]} be an nn.Module, and make the optimizer after that"
+        if paths and not lists
+        else f"hold {holders[0] if holders else 'these layers'} in nn.ModuleList or nn.ModuleDict "
         "instead of a plain list or dictionary, and make the optimizer after that",
     )
 

@@ -47,6 +47,10 @@ class OptimizerState:
     is_added_to: bool = False
     had_gradient: bool = False
     """After the last backward pass."""
+    witness: torch.Tensor | None = None
+    """A small parameter that backward passes give a gradient other than zero."""
+    had_values: bool = False
+    """Whether its gradient was not zero after the last backward pass."""
     last_backward: Source | None = None
     discarded: dict[Source | None, int] = field(default_factory=dict)
     """Of each line: its backward passes since the last step whose gradients were cleared."""
@@ -207,6 +211,9 @@ class TrainingCalls:
         for optimizer in list(self.states):
             state = self.state_of(optimizer)
             state.had_gradient = any(each.grad is not None for each in parameters_of(optimizer))
+            if state.witness is None or not _is_nonzero(state.witness.grad):
+                state.witness = _witness(optimizer)
+            state.had_values = state.witness is not None
             if state.old_gradients is not None:
                 state.is_added_to = state.old_gradients != _versions(optimizer)
                 state.old_gradients = None
@@ -228,12 +235,18 @@ class TrainingCalls:
         seen.stepped = caller()
         if not seen.steps:
             seen.variable = next(iter(variables_holding(optimizer)), "")
-        seen.rates.append(float(optimizer.param_groups[0].get("lr", 0.0)))
+        seen.rates.append(float(optimizer.param_groups[0].get("lr") or 0.0))
         del seen.rates[:-MOST_RATES]
         state.backwards_before = state.backwards
         state.is_uncleared = bool(state.backwards and not state.is_cleared and state.is_added_to)
-        is_cleared = state.is_cleared_after_backward or (
-            state.had_gradient and all(each.grad is None for each in parameters_of(optimizer))
+        is_cleared = (
+            state.is_cleared_after_backward
+            or (state.had_gradient and all(each.grad is None for each in parameters_of(optimizer)))
+            or (
+                state.witness is not None
+                and state.had_values
+                and not _is_nonzero(state.witness.grad)
+            )
         )
         state.is_without_gradient = is_cleared and not _has_gradient(optimizer, every=True)
         if state.left is not None and not is_cleared and state.left == _versions(optimizer):
@@ -267,6 +280,7 @@ class TrainingCalls:
         state.is_cleared = False
         state.is_added_to = False
         state.had_gradient = False
+        state.had_values = False
         state.backwards = 0
         state.is_cleared_after_backward = False
         state.discarded.clear()
@@ -301,15 +315,26 @@ def _has_gradient(optimizer: torch.optim.Optimizer, *, every: bool = False) -> b
     for parameter in parameters_of(optimizer):
         if parameter.grad is None:
             continue
-        gradient = parameter.grad
-        if gradient.is_sparse:
-            gradient = gradient._values()
-        if bool(gradient.ne(0).any()):
+        if _is_nonzero(parameter.grad):
             return True
         checked += 1
         if checked == CHECKED_PARAMETERS and not every:
             return False
     return False
+
+
+def _witness(optimizer: torch.optim.Optimizer) -> torch.Tensor | None:
+    """A parameter with a gradient other than zero, of the few smallest ones."""
+    held = [each for each in parameters_of(optimizer) if each.grad is not None]
+    held.sort(key=lambda each: each.numel())
+    return next((each for each in held[:CHECKED_PARAMETERS] if _is_nonzero(each.grad)), None)
+
+
+def _is_nonzero(gradient: torch.Tensor | None) -> bool:
+    if gradient is None:
+        return False
+    values = gradient._values() if gradient.is_sparse else gradient
+    return bool(values.ne(0).any())
 
 
 def _options(optimizer: torch.optim.Optimizer) -> dict[str, Number]:

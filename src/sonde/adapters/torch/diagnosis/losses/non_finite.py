@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from sonde.adapters.torch.diagnosis.losses.graph_holders import holders_of_graphs
 from sonde.adapters.torch.diagnosis.losses.loss_graph import (
     ELEMENTWISE_LOSSES,
     LossGraphs,
@@ -19,6 +20,10 @@ from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 
 MOST_HOPS = 12
+MARK = "sonde"
+"""The key of the token in the metadata of a node."""
+FEWEST_KEPT = 10
+"""Graphs from which on it is looked for what keeps them."""
 _POSITIVE = ("Log", "Log1P", "Log2", "Log10", "Pow")
 _SELECTING = ("Where", "MaskedFill", "MaskedScatter")
 
@@ -41,6 +46,7 @@ class NonFiniteNodes:
     has_cause: bool = False
     tokens: list[weakref.ref[_Token]] = field(default_factory=list)
     _most_alive: int = 0
+    _has_holders: bool = False
 
     @shielded
     def begin(self, roots: list[torch.Tensor]) -> None:
@@ -49,7 +55,7 @@ class NonFiniteNodes:
         node: Any = roots[0].grad_fn if roots else None
         if node is not None:
             token = _Token()
-            first_of(node).metadata["sonde"] = token
+            first_of(node).metadata[MARK] = token
             self.tokens.append(weakref.ref(token))
 
     def inspect(self, name: str, node: Any, source: Source | None) -> None:
@@ -136,6 +142,10 @@ class NonFiniteNodes:
         self.recorder.measure(
             "graphs-alive", None, "", alive=len(self.tokens), most=self._most_alive, seen=made
         )
+        if len(self.tokens) >= FEWEST_KEPT and not self._has_holders:
+            for name in holders_of_graphs(MARK):
+                self.recorder.event("graphs-held", None, name)
+                self._has_holders = True
 
 
 def first_of(node: Any) -> Any:

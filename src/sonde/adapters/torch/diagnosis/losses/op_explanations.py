@@ -27,20 +27,46 @@ from sonde.watch.explanations import OpFacts, TensorFacts, explain
 
 MOST_NODES = 20_000
 CTC = "ctc_loss"
-_SAVED = {
-    "Log": ("self",),
-    "Log2": ("self",),
-    "Log10": ("self",),
-    "Log1P": ("self",),
-    "Acos": ("self",),
-    "Asin": ("self",),
-    "Atanh": ("self",),
-    "Acosh": ("self",),
-    "Digamma": ("self",),
-    "Lgamma": ("self",),
-    "Div": ("self", "other"),
-    "Xlogy": ("self", "other"),
+_SIGNED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What autograd keeps of an op: its inputs and other arguments by name, in the order in which
+    ``op`` of aten takes them. ``kind`` is its name in the table of explanations. ``is_masked``: an
+    input may be -inf where a mask has put it."""
+
+    op: str
+    inputs: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    kind: str = ""
+    is_masked: bool = False
+
+
+_KEPT = {
+    **{
+        name: _Kept(name.lower(), ("self",))
+        for name in (
+            *("Log", "Log2", "Log10", "Log1P", "Acos", "Asin", "Atanh", "Acosh"),
+            *("Digamma", "Lgamma"),
+        )
+    },
+    "Div": _Kept("div", ("self", "other")),
+    "Xlogy": _Kept("xlogy", ("self", "other")),
+    "Mul": _Kept("mul", ("self", "other")),
+    "Pow": _Kept("pow", ("self",), ("exponent",)),
+    "MseLoss": _Kept("mse_loss", ("self", "target"), ("reduction",)),
+    "SmoothL1Loss": _Kept("smooth_l1_loss", ("self", "target"), ("reduction", "beta")),
+    "HuberLoss": _Kept("huber_loss", ("self", "target"), ("reduction", "delta")),
+    "NllLoss": _Kept(
+        "nll_loss_nd",
+        ("self", "target", "weight"),
+        ("reduction", "ignore_index"),
+        "nll_loss_forward",
+        is_masked=True,
+    ),
 }
+_KEPT["NllLoss2D"] = _KEPT["NllLoss"]
 """Nodes whose inputs autograd keeps."""
 
 
@@ -110,8 +136,7 @@ class OpExplanations:
         for node, line in zip(reversed(order), reversed(lines), strict=True):
             cause = _explained(node)
             if cause is not None:
-                name = short_name(node)
-                return CTC if name == "CtcLoss" else name.lower(), line, cause
+                return _op_of(short_name(node)), line, cause
         return None
 
 
@@ -177,6 +202,12 @@ def _tensor_facts(slot: int, tensor: torch.Tensor) -> TensorFacts:
     return TensorFacts(slot, dtype, tuple(tensor.shape), lambda: values.cpu().numpy())
 
 
+def _op_of(name: str) -> str:
+    if name == "CtcLoss":
+        return CTC
+    return _KEPT[name].op.removesuffix("_nd") if name in _KEPT else name.lower()
+
+
 def _explained(node: Any) -> Finding | None:
     """Why the op of ``node`` is not finite, by what autograd kept of it."""
     if is_hooked(node):
@@ -184,16 +215,30 @@ def _explained(node: Any) -> Finding | None:
     name = short_name(node)
     if name == "CtcLoss":
         return _explained_ctc(node)
-    saved = [getattr(node, f"_saved_{key}", None) for key in _SAVED.get(name, ())]
-    tensors = [each for each in saved if isinstance(each, torch.Tensor)]
-    if not tensors or len(tensors) < len(saved) or not all(_is_finite(each) for each in tensors):
+    if name == "Exp":  # Its result is kept, its input is not.
+        result = node._saved_result
+        return (
+            None if _is_finite(result) else explain(OpFacts("exp", [], [_tensor_facts(0, result)]))
+        )
+    kept = _KEPT.get(name)
+    if kept is None:
         return None
-    op = name.lower()
-    result = getattr(torch, op)(*tensors)
-    if _is_finite(result):
+    given = {key: getattr(node, f"_saved_{key}", None) for key in (*kept.inputs, *kept.arguments)}
+    tensors = [each for each in given.values() if isinstance(each, torch.Tensor)]
+    is_known = all(_is_known(each, kept) for each in tensors)
+    if not tensors or not is_known or any(given[key] is None for key in kept.inputs[:2]):
         return None
-    inputs = [_tensor_facts(slot, each) for slot, each in enumerate(tensors)]
-    return explain(OpFacts(op, inputs, [_tensor_facts(0, result)]))
+    for key, value in given.items():
+        if isinstance(value, int) and value > _SIGNED:  # It is kept without its sign.
+            given[key] = value - (_SIGNED + 1) * 2
+    result = getattr(torch.ops.aten, kept.op)(*given.values())
+    return None if _is_finite(result) else explain(_facts_of(kept.kind or kept.op, given, result))
+
+
+def _is_known(tensor: torch.Tensor, kept: _Kept) -> bool:
+    """Whether the values of an input are not themselves the fault of another op."""
+    values = tensor.masked_fill(tensor == -math.inf, 0) if kept.is_masked else tensor
+    return _is_finite(values)
 
 
 def _explained_ctc(node: Any) -> Finding | None:

@@ -14,7 +14,12 @@ from sonde.adapters.torch.diagnosis.losses.functions import (
     LossCall,
 )
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall, tensors_in
-from sonde.adapters.torch.diagnosis.probes.attention import end_padding, is_tokens, padding_in
+from sonde.adapters.torch.diagnosis.probes.attention import (
+    end_padding,
+    is_tokens,
+    padding_in,
+    padding_of,
+)
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
 from sonde.diagnosis.evidence import TrainingEvidence
@@ -38,13 +43,17 @@ class _PaddedLoss:
     call: LossCall
     padding: torch.Tensor
     embedding: str
+    pad: float
     counted: float = 0.0
 
     def look(self, gradient: torch.Tensor) -> None:
         """See where the gradient of the prediction is zero: masks, weights and selections after
         the loss make it so."""
-        rows = gradient.detach().movedim(1, -1).flatten(0, -2)
         padding = self.padding.flatten()
+        if self.call.name in CLASSIFYING:
+            rows = gradient.detach().movedim(1, -1).flatten(0, -2)
+        else:
+            rows = gradient.detach().reshape(len(padding), -1)
         if len(rows) == len(padding):
             self.counted = float(rows[padding].ne(0).any(1).double().mean())
 
@@ -69,9 +78,13 @@ class TargetComparison:
         if last is None or not calls:
             return
         self._collect(last, calls[-1])
-        calls = [each for each in calls if each.name in CLASSIFYING]
-        if calls and self.recorder.step <= COMPARED_STEPS:
-            self._compare_targets(last, calls[-1])
+        if self.recorder.step > COMPARED_STEPS:
+            return
+        classifying = [each for each in calls if each.name in CLASSIFYING]
+        if classifying:
+            self._compare_targets(last, classifying[-1])
+        elif calls[-1].input.shape == calls[-1].target.shape:
+            self._compare_sequences(last, calls[-1])
 
     def _compare_targets(self, last: RootCall, call: LossCall) -> None:
         target = call.target
@@ -104,6 +117,18 @@ class TargetComparison:
             if padding is not None:
                 self._note_padding(last, call, target, padding)
 
+    def _compare_sequences(self, last: RootCall, call: LossCall) -> None:
+        """Look for padding in a loss that compares numbers, with one or more for each position."""
+        padding = padding_of(last)
+        target = call.target
+        if padding is None or target.shape[:2] != padding.shape:
+            return
+        if bool(target.isnan().any()) or any(
+            target is each for each in tensors_in((last.args, last.kwargs))
+        ):
+            return  # An input that is to be rebuilt has its zeros too.
+        self._note_padding(last, call, target, padding)
+
     def _note_padding(
         self, last: RootCall, call: LossCall, target: torch.Tensor, padding: torch.Tensor
     ) -> None:
@@ -111,13 +136,15 @@ class TargetComparison:
         if not pads.numel() or bool(pads.ne(pads[0]).any()):
             return
         share = float(padding.double().mean())
-        if call.options.get("ignore_index", -100) == int(pads[0]) or share < 0.1:
+        if share < 0.1 or (
+            call.name in CLASSIFYING and call.options.get("ignore_index", -100) == int(pads[0])
+        ):
             return
         name = next(
             (path for path, one in last.module.named_modules() if isinstance(one, nn.Embedding)), ""
         )
         if call.input.requires_grad and call.input.dim() > 1:
-            padded = _PaddedLoss(call, padding, name)
+            padded = _PaddedLoss(call, padding, name, pads.flatten()[0].item())
             call.input.register_hook(padded.look)  # type: ignore[no-untyped-call]
             self._padded.append(padded)
 
@@ -132,7 +159,7 @@ class TargetComparison:
                     each.call.source,
                     each.embedding,
                     share=float(each.padding.double().mean()),
-                    pad=int(each.call.target.flatten()[each.padding.flatten()][0]),
+                    pad=each.pad,
                     function=each.call.name,
                 )
 

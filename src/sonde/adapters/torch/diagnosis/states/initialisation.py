@@ -72,10 +72,13 @@ class Initialisation:
             for optimizer in list(self.training.states)
             for state in (self.training.state_of(optimizer),)
         )
+        loaded = self.states.loaded.get(tensor)
         if is_held:
             self._note(name, tensor, "init-after-step")
-        elif id(tensor) in self.states.loaded_into and not self.recorder.step:
-            self._note(name, tensor, "init-after-load")
+        elif loaded is not None:
+            noted = self._note(name, tensor, "init-after-load")
+            if noted is not None:
+                noted.numbers["share"] = loaded.replace(tensor)
         elif not self.recorder.step:
             self._note(name, tensor)
 
@@ -92,8 +95,9 @@ class Initialisation:
         self._again.clear()
 
     @shielded
-    def _note(self, name: str, tensor: torch.Tensor, event: str = "init") -> None:
+    def _note(self, name: str, tensor: torch.Tensor, event: str = "init") -> EvidenceEvent | None:
         shape = "" if is_lazy(tensor) else str(tuple(tensor.shape))
         noted = self.recorder.event(event, caller(), f"{name} {shape}".strip())
         if noted is not None and event == "init-after-step":
             self._again.append((noted, id(tensor)))
+        return noted

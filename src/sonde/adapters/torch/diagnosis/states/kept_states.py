@@ -20,8 +20,23 @@ from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded, 
 from sonde.core.files.checkpoint_keys import holds_optimizer, progress_keys
 from sonde.core.graph import Source
 from sonde.core.patching import wrap
+from sonde.core.weak_table import WeakTable
 
 MOST_TAKEN = 256
+
+
+@dataclass(slots=True, eq=False)
+class LoadedWeights:
+    """The parameters that one call has loaded; ``_replaced``: those that were initialised since,
+    with their elements."""
+
+    elements: int
+    _replaced: dict[int, int] = field(default_factory=dict)
+
+    def replace(self, parameter: torch.Tensor) -> float:
+        """Note that one is initialised again; returns the share of elements that are."""
+        self._replaced[id(parameter)] = element_count(parameter)
+        return sum(self._replaced.values()) / max(self.elements, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +49,7 @@ class States:
     _taken: dict[int, tuple[weakref.ref[Any], int, Source | None]] = field(default_factory=dict)
     _last_taken: dict[int, tuple[int, Source | None]] = field(default_factory=dict)
     """Of each memory of a first tensor: the last state that was taken of it."""
-    loaded_into: set[int] = field(default_factory=set)
+    loaded: WeakTable[torch.Tensor, LoadedWeights] = field(default_factory=WeakTable)
     _file_steps: dict[int, tuple[str, bool, bool, Source | None]] = field(default_factory=dict)
     _saved: set[str] = field(default_factory=set)
 
@@ -101,9 +116,9 @@ class States:
         if own and shared >= len(own):
             if taken is None and given:  # Views that the program made, as by detach().
                 taken = self._last_taken.get(given[0].data_ptr())
-            step = self.recorder.step if taken is None else taken[0]
-            age = self.recorder.step - step
-            name = "old-state-of-itself" if age > 0 else "state-of-itself"
+            age = None if taken is None else self.recorder.step - taken[0]
+            is_old = bool(self.recorder.step) if age is None else age > 0
+            name = "old-state-of-itself" if is_old else "state-of-itself"
             line = str(taken[1]) if taken else ""
             subject = type(module).__name__
             names = " ".join(variables_holding(module))
@@ -111,7 +126,7 @@ class States:
                 name, source, subject, tensors=shared, age=age, taken=line, variables=names
             )
         file = self._file_steps.get(id(state))
-        self.loaded_into.update(id(each) for each in module.parameters())
+        self._note_loaded(module)
         if file is not None:
             path, has_progress, has_optimizer, _ = file
             self.recorder.event(
@@ -124,6 +139,12 @@ class States:
                 is_whole=_holds_all(state, module),
                 parameters=" ".join(str(id(each)) for each in module.parameters()),
             )
+
+    def _note_loaded(self, module: nn.Module) -> None:
+        parameters = list(module.parameters())
+        weights = LoadedWeights(sum(element_count(each) for each in parameters))
+        for each in parameters:
+            self.loaded[each] = weights
 
     def _around_optimizer_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def load_state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
