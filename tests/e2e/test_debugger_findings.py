@@ -18,13 +18,14 @@ MESSAGE = (
     "the output of softmax at softmax_twice.py:17 is given to a loss at softmax_twice.py:27 that "
     "applies softmax again"
 )
+LINE = "return torch.softmax(scores, dim=-1)"
 ADVICE = "remove softmax at softmax_twice.py:17 and give the loss the logits"
 SOFTMAX = "Default/network-Classifier/_softmax-op0"
 
 
 def has_the_finding(page: Page) -> None:
     """The headline, and the list with status, evidence and advice."""
-    expect(page.locator(".headline-text")).to_have_text(f"{MESSAGE}, from step 0 on.")
+    expect(page.locator(".headline-text")).to_have_text(f"{MESSAGE}, from step 0 on: {LINE}.")
     page.get_by_role("button", name="Findings", exact=True).click()
     found = page.get_by_role("list", name="Findings", exact=True).locator(".finding")
     expect(found).to_have_count(1)

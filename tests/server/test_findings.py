@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from tests.server.test_headlines import SQRT, hit
@@ -61,10 +63,13 @@ def test_an_established_finding_is_the_headline_unless_something_is_more_urgent(
         return None if headline is None or headline.kind == "lost" else headline.text
 
     assert told(None) is None
-    assert told(view(found())) == "gradients are not cleared, from step 1 on."
+    text = "gradients are not cleared, from step 1 on, at train.py:7 `optimizer.step()`."
+    assert told(view(found())) == text
+    named = replace(found(), message="step at train.py:7 clears no gradients")
+    assert told(view(named)) == f"{named.message}, from step 1 on: `optimizer.step()`."
     assert told(view(found(status="supported"))) is None
     threshold = hit(1, "Default/relu-op0", origin=None, part="other")
-    assert told(view(found()), [threshold]) == "gradients are not cleared, from step 1 on."
+    assert told(view(found()), [threshold]) == text
     of_nan = told(view(found()), [hit(1, SQRT)])
     assert of_nan is not None
     assert of_nan.startswith("sqrt made 5 NaN")
@@ -76,7 +81,7 @@ def test_a_broken_loss_without_an_op_of_origin_has_the_finding_as_its_reason() -
     headline = live_headline((rank,), causes_of(()), losses, view(found()))
     assert headline is not None
     assert headline.text == (
-        "the loss is nan since step 1: gradients are not cleared, from step 1 on."
+        "the loss is nan since step 1: gradients are not cleared, at train.py:7 `optimizer.step()`."
     )
     assert (headline.kind, headline.advice) == ("finding", "call optimizer.zero_grad()")
 

@@ -1,5 +1,28 @@
 import { expect, test } from "vitest";
 import { conditionWords, parameterTitle, patternWords } from "../src/text/conditions";
+import type { Catalogue } from "../src/wire";
+
+const PARAMETER = { lowest: 0, highest: "inf", description: "" } as const;
+const CATALOGUE: Catalogue = {
+  conditions: [
+    {
+      id: "moved",
+      title: "Weight moved",
+      abbreviation: "",
+      target: "weight",
+      formula: "",
+      description: "",
+      advice: "",
+      parameters: [
+        { ...PARAMETER, name: "abs_mean_update_ratio_gt", check: true, default: 0.1 },
+        { ...PARAMETER, name: "max_gt", check: true, default: null },
+        { ...PARAMETER, name: "epsilon", check: false, default: 1e-9 },
+      ],
+    },
+  ],
+  expression_names: [],
+  presets: [],
+};
 
 test("a condition is told in words", () => {
   const range = {
@@ -17,6 +40,12 @@ test("a condition is told in words", () => {
   expect(conditionWords({ id: "expression", parameters: {}, expression: "max > 3" }, null)).toBe(
     "max > 3",
   );
+  const moved = { id: "moved", parameters: { steps_in_a_row: 5, from_start: 1 }, expression: "" };
+  expect(conditionWords(moved, CATALOGUE)).toBe(
+    "Weight moved: the update ratio above 0.1, for 5 steps in a row, from the first step on",
+  );
+  const chosen = { ...moved, parameters: { max_gt: 3 } };
+  expect(conditionWords(chosen, CATALOGUE)).toBe("Weight moved: the maximum above 3");
   expect(parameterTitle("max_min_gt")).toBe("max − min above");
   expect(parameterTitle("range_percentage_lt")).toBe("the share of values below (%)");
 });

@@ -86,6 +86,7 @@ describe("names as people read them", () => {
 test("what an optimizer keeps between steps belongs to the optimizer", () => {
   const state = { kind: "parameter", phase: "forward", scope: "Default/optimizer-AdamW" } as const;
   expect(phaseText(state)).toBe("optimizer");
+  expect(phaseText({ ...state, scope: `${state.scope}/` })).toBe("optimizer");
   expect(phaseText({ ...state, scope: "Default/network-Net/fc-Linear" })).toBe("forward");
   expect(phaseText({ ...state, scope: "Gradients/Default", phase: "backward" })).toBe("backward");
 });

@@ -10,7 +10,7 @@ import msgspec
 from sonde.core.operators.patterns import parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire.api import FindingPlace, RunHeadline
-from sonde.wire.shapes import DiagnosisView, EvidenceText, FindingView, Node
+from sonde.wire.shapes import DiagnosisView, EvidenceText, FindingView, Node, SourceLine
 
 MOST_FINDINGS: Final = 50
 _MOST_ENTRIES: Final = 50
@@ -46,23 +46,38 @@ def _texts(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text[:_MOST_TEXT] for text in given[:_MOST_ENTRIES])
 
 
-def finding_headline(diagnosis: DiagnosisView | None, rank: int) -> RunHeadline | None:
-    """The sentence about the first finding that is established; None without one."""
+def finding_headline(
+    diagnosis: DiagnosisView | None, rank: int, *, told_step: int | None = None
+) -> RunHeadline | None:
+    """The sentence about the first finding that is established; None without one. ``told_step``:
+    the step that stands before the sentence, which need not name it again."""
     listed = () if diagnosis is None else diagnosis.findings
     found = next((each for each in listed if each.status == "established"), None)
     if found is None:
         return None
-    since = "" if found.step is None else f", from step {found.step} on"
+    since = "" if found.step in (None, told_step) else f", from step {found.step} on"
+    source = found.lines[0] if found.lines else None
     return RunHeadline(
         kind="finding",
         severity="error",
         title=found.message,
-        text=f"{found.message}{since}.",
+        text=f"{found.message}{since}{_line_text(found.message, source)}.",
         advice=found.advice,
         rank=rank,
         step=found.step,
-        source=found.lines[0] if found.lines else None,
+        source=source,
     )
+
+
+def _line_text(message: str, source: SourceLine | None) -> str:
+    """The line that ``message`` is about, as far as it does not name it itself."""
+    if source is None:
+        return ""
+    place = f"{source.file.rpartition('/')[2]}:{source.line}"
+    code = source.code.strip()
+    if not code or f"`{code}`" in message:
+        return "" if place in message else f", at {place}"
+    return f": `{code}`" if place in message else f", at {place} `{code}`"
 
 
 def finding_places(index: GraphIndex, diagnosis: DiagnosisView | None) -> tuple[FindingPlace, ...]:

@@ -191,7 +191,7 @@ def _with_finding(
 ) -> RunHeadline:
     """The headline about a broken loss of which no op of origin is known, with the established
     finding that says why, if there is one."""
-    why = finding_headline(diagnosis, rank.rank)
+    why = finding_headline(diagnosis, rank.rank, told_step=broken.step)
     if why is None:
         return broken
     ended = " The training has ended." if rank.state == "ended" else ""

@@ -103,6 +103,17 @@ def test_a_scope_has_the_largest_value_of_the_ops_inside_it() -> None:
     assert (nothing.boxes, nothing.known) == ((), 0)
 
 
+def test_memory_that_no_op_has_filled_gives_no_colour() -> None:
+    made = f"{NET}dropout-Dropout/empty_like-op0"
+    seen = f"{NET}dropout-Dropout/view-op0"
+    drawn = f"{NET}dropout-Dropout/bernoulli_-op0"
+    index = graph(op(made), op(seen, made), op(drawn, made))
+    by_op = {made: float("nan"), seen: 6.8e25, drawn: 30.0}
+    found = level_values(index, NET, "", OpValues("l2norm", 3, by_op))
+    assert {box.path: box.value for box in found.boxes} == {f"{NET}dropout-Dropout/": 30.0}
+    assert (found.most, found.known) == (30.0, 1)
+
+
 def test_a_scope_has_the_sum_of_the_times_inside_it() -> None:
     index = numbered(training_step())
     row = OpItem("mul", "Default", "forward", None, "", 1.0, 0.25, 0.0, None, None, None)

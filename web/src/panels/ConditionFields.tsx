@@ -1,10 +1,9 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../wire";
-import { parameterTitle } from "../text/conditions";
+import type { Catalogue, ConditionInfo, ConditionSpec } from "../wire";
+import { REPORTING } from "../text/conditions";
 import { Icon } from "../parts/Icon";
-import { TextField } from "../parts/TextField";
 import type { Draft } from "./dialogs";
+import { ParameterField, ReportingFields } from "./ParameterFields";
 
 export const EXPRESSION = "expression";
 
@@ -145,60 +144,21 @@ function ConditionField({
             <p class="formula">
               <code>{info.formula}</code> <span class="quiet">{info.id}</span>
             </p>
-            {info.parameters.map((parameter) => (
-              <ParameterField
-                key={parameter.name}
-                parameter={parameter}
-                condition={condition}
-                onChange={onChange}
-              />
-            ))}
+            {info.parameters
+              .filter(({ name }) => !REPORTING.includes(name))
+              .map((parameter) => (
+                <ParameterField
+                  key={parameter.name}
+                  parameter={parameter}
+                  condition={condition}
+                  onChange={onChange}
+                />
+              ))}
+            <ReportingFields info={info} condition={condition} onChange={onChange} />
           </>
         )
       )}
     </>
-  );
-}
-
-interface ParameterFieldProps {
-  readonly parameter: ParameterInfo;
-  readonly condition: ConditionSpec;
-  readonly onChange: (condition: ConditionSpec) => void;
-}
-
-function ParameterField({ parameter, condition, onChange }: ParameterFieldProps): JSX.Element {
-  const value = condition.parameters[parameter.name];
-  const wrong = useSignal<string | null>(null);
-  const put = (text: string): void => {
-    const isNumber = Number.isFinite(Number(text));
-    wrong.value = isNumber ? null : text;
-    if (!isNumber) return;
-    const { [parameter.name]: _, ...others } = condition.parameters;
-    const parameters = text === "" ? others : { ...others, [parameter.name]: Number(text) };
-    onChange({ ...condition, parameters });
-  };
-  return (
-    <div class="field parameter">
-      <span class="parameter-name" title={parameter.name}>
-        {parameterTitle(parameter.name)}
-      </span>
-      <TextField
-        label={parameterTitle(parameter.name)}
-        class={wrong.value === null ? "" : "wrong"}
-        numeric
-        isWrong={wrong.value !== null}
-        value={wrong.value ?? (value === undefined ? "" : String(value))}
-        placeholder={parameter.default === null ? "not set" : String(parameter.default)}
-        onDone={put}
-      />
-      {wrong.value === null ? (
-        <span class="quiet">{parameter.description}</span>
-      ) : (
-        <span class="bad-text" role="alert">
-          “{wrong.value}” is not a number, such as 0.5 or 1e-6
-        </span>
-      )}
-    </div>
   );
 }
 

@@ -92,8 +92,8 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
         )}
         <WatchedOps isForAll={isForAll} draft={draft} onChoose={choose} onChange={change} />
         <Pausing draft={draft} onChange={change} />
-        <WatchpointPreview draft={isForAll ? { ...draft, ops: [] } : draft} />
         <footer>
+          <WatchpointPreview draft={isForAll ? { ...draft, ops: [] } : draft} />
           {problem.value !== null && (
             <p class="error-line" role="alert">
               {problem.value}

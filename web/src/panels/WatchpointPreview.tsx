@@ -4,15 +4,42 @@ import { useConditions } from "../load/conditions";
 import { useResource } from "../load/resource";
 import { lastPart } from "../text/names";
 import { grouped } from "../text/numbers";
-import { targetWords } from "../text/conditions";
+import { conditionWords, patternWords, targetWords } from "../text/conditions";
 import { rank, run } from "../state/store";
+import type { Catalogue } from "../wire";
 import type { Draft } from "./dialogs";
 
-/** What the watchpoint would have hit in the last step of which statistics were recorded. */
+/**
+ * The watchpoint as a sentence, and what it would have hit in the last step of which statistics
+ * were recorded.
+ */
 export function WatchpointPreview({ draft }: { readonly draft: Draft }): JSX.Element | null {
+  const catalogue = useConditions().data;
+  if (catalogue === null) return null;
+  const words = draft.conditions.map((each) => conditionWords(each, catalogue));
+  const places =
+    draft.ops.length === 0
+      ? targetWords(draft.conditions, catalogue)
+      : draft.ops.map(patternWords).join(", ");
+  return (
+    <div class="preview">
+      <p>
+        {words.join(draft.join === "all" ? " and " : " or ")} <span class="quiet">· {places}</span>
+      </p>
+      <WouldHaveHit draft={draft} catalogue={catalogue} />
+    </div>
+  );
+}
+
+function WouldHaveHit({
+  draft,
+  catalogue,
+}: {
+  readonly draft: Draft;
+  readonly catalogue: Catalogue;
+}): JSX.Element | null {
   const current = run.value;
   const number = rank.value?.rank ?? 0;
-  const catalogue = useConditions().data;
   const isLive = current?.kind === "live" && rank.value?.graph != null;
   const key = JSON.stringify([draft.conditions, draft.ops, draft.join]);
   const { data, error } = useResource(
@@ -23,9 +50,11 @@ export function WatchpointPreview({ draft }: { readonly draft: Draft }): JSX.Ele
   if (error !== null || data?.step == null) return null;
   const what = targetWords(draft.conditions, catalogue).replace("all ", "");
   return (
-    <p class="preview" role="status">
+    <p role="status">
       {data.judged + data.undecided === 0 ? (
         `Nothing in step ${data.step} matches.`
+      ) : data.judged === 0 ? (
+        `Not known of step ${data.step}: ${grouped(data.undecided)} ${what} need values that were not kept.`
       ) : (
         <>
           Would have hit <b>{grouped(data.hits)}</b> of {grouped(data.judged)} {what} in step{" "}

@@ -58,6 +58,10 @@ export function TensorTools({
             refresh
           </button>
         )}
+      </div>
+      <div class="toolbar">
+        <ModeChoice type={type} />
+        {place.value.mode !== "curve" && <CompareChoice at={at} steps={steps} shown={shown} />}
         <span class="spacer" />
         <CopyPython at={at} shown={shown} plane={plane} />
         {type !== null && (
@@ -70,10 +74,6 @@ export function TensorTools({
             <Icon name="down" /> .npy
           </a>
         )}
-      </div>
-      <div class="toolbar">
-        <ModeChoice type={type} />
-        {place.value.mode !== "curve" && <CompareChoice at={at} steps={steps} shown={shown} />}
       </div>
       {place.value.mode !== "curve" && type !== null && (
         <IndexField type={type} plane={plane} problem={indexProblem} />

@@ -1,4 +1,4 @@
-import type { Catalogue, ConditionSpec } from "../wire";
+import type { Catalogue, ConditionInfo, ConditionSpec } from "../wire";
 import { brief } from "./numbers";
 
 /** Watch conditions in words. */
@@ -49,12 +49,40 @@ export function parameterTitle(name: string): string {
   return `${words.what} ${words.relation}${words.unit === "" ? "" : " (%)"}`;
 }
 
+/** The parameters of every condition that say when a tensor is reported, not what is compared. */
+export const REPORTING = ["steps_in_a_row", "from_start", "floats_only"];
+
+/** The given parameters; where none of them is compared with, the defaults of those that are. */
+function comparedWith(
+  given: Readonly<Record<string, number>>,
+  info: ConditionInfo | undefined,
+): Readonly<Record<string, number>> {
+  const checks = info?.parameters.filter((each) => each.check) ?? [];
+  if (checks.some(({ name }) => given[name] !== undefined)) return given;
+  const found: Record<string, number> = { ...given };
+  for (const each of checks) if (each.default !== null) found[each.name] = each.default;
+  return found;
+}
+
+/** When a tensor is reported, if not at once. */
+function reportedWords(given: Readonly<Record<string, number>>): string {
+  const rows = given.steps_in_a_row ?? 1;
+  const parts = [
+    rows > 1 ? `for ${rows} steps in a row` : "",
+    (given.from_start ?? 0) > 0 ? "from the first step on" : "",
+  ];
+  return parts
+    .filter((part) => part !== "")
+    .map((part) => `, ${part}`)
+    .join("");
+}
+
 /** A condition with its parameters as a sentence, such as "tensor: the maximum above 10". */
 export function conditionWords(condition: ConditionSpec, catalogue: Catalogue | null): string {
   if (condition.expression !== "") return condition.expression;
   const info = catalogue?.conditions.find((each) => each.id === condition.id);
   const title = info?.title ?? condition.id.replaceAll("_", " ");
-  const given = condition.parameters;
+  const given = comparedWith(condition.parameters, info);
   const [from, to] = [given.range_start_inclusive, given.range_end_inclusive];
   const range = from !== undefined && to !== undefined ? ` in [${brief(from)}, ${brief(to)}]` : "";
   const checks = Object.entries(given).flatMap(([name, value]) => {
@@ -63,7 +91,8 @@ export function conditionWords(condition: ConditionSpec, catalogue: Catalogue | 
     const inside = name.startsWith("range_percentage") ? range : "";
     return [`${words.what}${inside} ${words.relation} ${brief(value)}${words.unit}`];
   });
-  return checks.length === 0 ? title : `${title}: ${checks.join(" or ")}`;
+  const compared = checks.length === 0 ? "" : `: ${checks.join(" or ")}`;
+  return `${title}${compared}${reportedWords(given)}`;
 }
 
 const TARGETS: Readonly<Record<string, string>> = {

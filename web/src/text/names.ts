@@ -73,7 +73,7 @@ export function leafText(name: string): string {
  * graphs list as "forward".
  */
 export function phaseText(node: Pick<Node, "phase" | "scope" | "kind">): Phase {
-  const isState = node.kind === "parameter" && /(?:^|\/)optimizer-[^/]*$/.test(node.scope);
+  const isState = node.kind === "parameter" && /(?:^|\/)optimizer-[^/]*\/?$/.test(node.scope);
   return isState ? "optimizer" : node.phase;
 }
 

@@ -94,6 +94,7 @@ test("a parameter that is no number is refused beside the field and not sent", a
   await userEvent.type(field, "1e-3");
   await userEvent.tab();
   await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
+  screen.getByText(/^Tensor too large: the maximum above 0.001/);
   await userEvent.click(screen.getByRole("button", { name: "Add watchpoint" }));
   await waitFor(() => expect(dialog.value).toBeNull());
   expect(saved()).toMatchObject({

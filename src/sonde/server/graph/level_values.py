@@ -19,7 +19,8 @@ from sonde.wire.shapes import StatisticNumbers
 class OpValues:
     """A statistic of the ops of one step that have one. NaN and +inf are infinite: worse than every
     number. -inf is not, because masks are made of it: the largest value leaves it out, and the norm
-    is not known. ``is_sum``: the value of a scope is the sum of those inside it, not the largest.
+    is not known. Memory that no op has filled yet has no value. ``is_sum``: the value of a scope is
+    the sum of those inside it, not the largest.
     """
 
     statistic: str
@@ -69,7 +70,7 @@ def level_values(index: GraphIndex, scope: str, group: str, values: OpValues) ->
     of_nodes = np.full(len(index), np.nan)
     for op, value in values.by_op.items():
         number = index.numbers.get(op)
-        if number is not None:
+        if number is not None and (values.is_sum or _is_filled(index, number)):
             of_nodes[number] = value
     join = np.nansum if values.is_sum else np.fmax.reduce
     of_scopes = _by_scope(index, of_nodes, values.is_sum)
@@ -85,6 +86,13 @@ def level_values(index: GraphIndex, scope: str, group: str, values: OpValues) ->
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     known = int(np.count_nonzero(~np.isnan(of_nodes)))
     return LevelValues(values.statistic, values.step, tuple(boxes), least, most, known)
+
+
+def _is_filled(index: GraphIndex, number: int) -> bool:
+    """Whether ops have written what a node returns; what ``empty_like`` returns is arbitrary."""
+    node = index.nodes[number]
+    slots = range(len(node.outputs))
+    return all(index.memory.is_filled(node.name, slot) for slot in slots)
 
 
 def _by_scope(
