@@ -284,6 +284,39 @@ def test_unused_parameters_are_compared_in_steps_that_all_ranks_compare(interval
     assert judged(reports) == ([("decisions-differ", 40)] if interval > 1 else [])
 
 
+def test_ranks_are_paired_by_the_steps_of_this_run_whatever_they_call_them() -> None:
+    reports: list[RankReport] = [description(0), description(1)]
+    for number in range(-1, 20):
+        for rank, first in ((0, 100), (1, 0)):
+            shown = number if number < 0 else number + first
+            digest = 8 if rank and number >= 6 else 7
+            reports.append(step(rank, shown, digest, first=first))
+    assert judged(reports) == [("replicas-differ", 106)]
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [
+        (["a", "b"], ""),
+        (["b", "a"], "another order on rank 1 than on rank 0: number 0 is b, not a"),
+        (["a"], "rank 1 and rank 0 have other parameters: b is on rank 0 only"),
+    ],
+)
+@pytest.mark.parametrize("is_inferred", [False, True])
+def test_parameters_that_ranks_have_in_common_are_in_one_order(
+    second: list[str], text: str, is_inferred: bool
+) -> None:
+    """Where nobody declares them, each rank may have some of its own: stages, experts."""
+    job = RankJob()
+    for rank, names in enumerate((["a", "b"], second)):
+        tensors = tuple(replace(WEIGHT, name=each, is_inferred=is_inferred) for each in names)
+        job.add(replace(description(rank), tensors=tensors))
+        job.add(StepReport(rank, -1, tuple(7 for _ in names)))
+    is_silent = not text or (is_inferred and len(second) == 1)
+    assert [each.rule for each in job.findings] == [] if is_silent else ["environment-differs"]
+    assert is_silent or text in job.findings[0].message
+
+
 def test_one_uneven_step_is_no_finding() -> None:
     reports: list[RankReport] = [description(0), description(1)]
     for number in range(-1, 15):

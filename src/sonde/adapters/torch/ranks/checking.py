@@ -108,7 +108,7 @@ class RankChecking:
             self._elsewhere,
             self._scaler_skipped,
         )
-        self._numbers = StepNumbers(self._begin_at, lambda: self._steps.step, self._failed)
+        self._numbers = StepNumbers(self._steps.begin_at, lambda: self._steps.step, self._failed)
         self._collectives = CollectiveCalls(
             self._send,
             lambda: self._steps.step,
@@ -264,9 +264,6 @@ class RankChecking:
         if not self._is_idle:
             with self._shield:
                 self._steps.ended()
-
-    def _begin_at(self, step: int) -> None:
-        self._steps.step = step
 
     def _elsewhere(self, name: str) -> None:
         if not self._is_off:

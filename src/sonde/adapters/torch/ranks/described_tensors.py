@@ -134,13 +134,16 @@ class DescribedTensors:
                     if not known.is_inferred:
                         step.without.append(known.name)
                     continue
+                if _is_partial(parameter.grad):
+                    continue  # The optimizer's ops add up the parts of the ranks.
                 report = _gradient(known.name, parameter.grad, self._local.of(parameter))
                 if report is not None:
                     step.gradients[known.name] = replace(report, reductions=count)
 
     def squares(self, parameters: Sequence[torch.Tensor]) -> dict[str, float]:
         """The sum of the squares of gradients by the group that shards them, empty name: none;
-        empty if the placement of one is inferred, or over several groups."""
+        empty if the placement of one is inferred, or over several groups, or if ranks have parts of
+        one that are not added up."""
         found: dict[str, float] = {}
         for parameter, norm in zip(
             parameters, norms([each.grad for each in parameters]), strict=True
@@ -149,7 +152,7 @@ class DescribedTensors:
             if known is None or known.is_inferred:
                 return {}
             groups = [each.group for each in known.placements if each.kind != "replicated"]
-            if len(groups) > 1:
+            if len(groups) > 1 or _is_partial(parameter.grad):
                 return {}
             if parameter.grad is not None:
                 group = groups[0] if groups else ""
@@ -183,6 +186,11 @@ class DescribedTensors:
                     if isinstance(value, torch.Tensor):
                         alive[key, str(name)] = value
         return [alive.get(key) for key in self.layout.named]
+
+
+def _is_partial(gradient: torch.Tensor | None) -> bool:
+    """Whether each rank has a part of a sum, as DTensors say it."""
+    return any(each.is_partial() for each in getattr(gradient, "placements", ()))
 
 
 def _gradient(

@@ -6,8 +6,6 @@ DDP. What is left is inferred: a parameter that all ranks begin with alike is re
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.ranks.environment import environment
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
 from sonde.ranks.between_samples import has_spots
 from sonde.ranks.job_step import ranks_text
@@ -32,10 +31,6 @@ _BUFFER, _COPY = -1, -2
 _DATA = ("dp", "data", "fsdp", "replicate", "shard", "ddp", "hsdp")
 _TENSOR = ("tp", "tensor", "model", "sp", "cp")
 _PIPELINE = ("pp", "pipe", "stage")
-_ENVIRONMENT = (
-    *("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NCCL_ALGO", "TORCH_ALLOW_TF32_OVERRIDE"),
-    *("PYTHONHASHSEED", "TORCH_NCCL_NAN_CHECK"),
-)
 
 
 def group_name(group: Any) -> str:
@@ -159,7 +154,7 @@ class TensorPlacements:
             dict(self.groups),
             dict(self.roles),
             tuple(self.named.values()),
-            _environment(self.named.values()),
+            environment(),
         )
 
     def _declared(self, name: str) -> tuple[Placement, ...] | None:
@@ -262,17 +257,3 @@ def _role(label: str) -> GroupRole | None:
     if any(word in text for word in _DATA):
         return "data"
     return "tensor" if any(word in text for word in _TENSOR) else None
-
-
-def _environment(tensors: Iterable[RankTensor]) -> dict[str, str]:
-    """What must be the same on all ranks."""
-    found = {
-        "the version of torch": str(torch.__version__),
-        "the version of Python": platform.python_version(),
-        "the default dtype": str(torch.get_default_dtype()),
-        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        # Not the optimizer's state: ranks describe themselves before or after it is made.
-        "the number of parameters": str(sum(each.kind == "parameter" for each in tensors)),
-    }
-    return {**found, **{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}}
