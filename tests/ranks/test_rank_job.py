@@ -299,7 +299,7 @@ def test_ranks_are_paired_by_the_steps_of_this_run_whatever_they_call_them() -> 
     [
         (["a", "b"], ""),
         (["b", "a"], "another order on rank 1 than on rank 0: number 0 is b, not a"),
-        (["a"], "rank 1 and rank 0 have other parameters: b is on rank 0 only"),
+        (["a"], "rank 1 and rank 0 have different parameters: b is on rank 0 only"),
     ],
 )
 @pytest.mark.parametrize("is_inferred", [False, True])

@@ -204,13 +204,17 @@ class RankJob:
 
     def _pending(self) -> list[Finding]:
         """What is certain although the job ended before it had enough strikes."""
-        found = []
-        for key, mismatch in self._first.items():
-            is_sure = mismatch.is_sure_at_end and self._strikes[key][-1]
-            if key not in self._reported and is_sure and not self._is_explained(mismatch):
-                self._reported.add(key)
-                found.append(mismatch.finding)
-        return found
+        sure = {
+            key: mismatch
+            for key, mismatch in self._first.items()
+            if mismatch.is_sure_at_end and self._strikes[key][-1] and key not in self._reported
+        }
+        found = {key: each for key, each in sure.items() if not self._is_explained(each)}
+        kinds = {each.finding.rule for each in found.values()}
+        found = {key: each for key, each in found.items() if not each.explained_by & kinds}
+        self._reported |= found.keys()
+        self._kinds |= {each.finding.rule for each in found.values()}
+        return [each.finding for each in found.values()]
 
     def _since_last_sample(self) -> Iterator[Finding]:
         """What the last steps show, which may be many: where they are fast, few are compared."""

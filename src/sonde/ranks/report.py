@@ -75,7 +75,8 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     rank's backward passes computed, before any exchange. ``used``, ``local`` and ``last`` are
     projections: products with fixed vectors of +1 and -1, the same on all ranks. They are linear,
     so the projection of a mean is the mean of the projections. ``last``: of the last backward
-    pass alone. ``reductions``: how many reducing collectives it was in; None: unknown.
+    pass alone. ``reductions``: how many reducing collectives it was in; None: unknown. ``left``: as
+    the last backward pass has left the gradient, where the program has changed it since then.
     """
 
     name: str
@@ -87,6 +88,7 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     is_finite: bool = True
     is_local_finite: bool = True
     reductions: int | None = None
+    left: tuple[float, ...] = ()
 
 
 class ClipReport(msgspec.Struct, frozen=True, array_like=True):
@@ -178,6 +180,8 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same. ``entry``:
     the first input that a sharded module has got; it is declared if the ranks replicate it.
 
+    ``unfinished``: the lines of asynchronous reductions that still run when the optimizer begins.
+
     ``step`` is -1 for the state before the first step, ``first`` the number of the first step of
     this run: ranks are compared by how many steps they have made since then.
     """
@@ -205,6 +209,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     ops_step: int = -1
     entry: RankActivation | None = None
     first: int = 0
+    unfinished: tuple[str, ...] = ()
 
 
 class SpotDigests(msgspec.Struct, frozen=True, array_like=True):

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
 
-_MOST_TEXT = 200
-
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
     if step.step >= 0:
@@ -20,10 +18,9 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         if len(sets) < 2:
             continue
         few, many = sets[-1], sets[0]
-        verb = "are" if name.endswith("s") else "is"
         yield _mismatch(
-            f"{name} {verb} {values[few[0]][:_MOST_TEXT]!r} on {ranks_text(few)} and "
-            f"{values[many[0]][:_MOST_TEXT]!r} on {ranks_text(many)}",
+            f"{name} is {values[few[0]]} on {ranks_text(few)} and {values[many[0]]} on "
+            f"{ranks_text(many)}",
             few,
             {"what": name, "values": values},
             f"start all ranks with the same {name.removeprefix('the ')}",
@@ -53,7 +50,8 @@ def _parameters(step: JobStep) -> dict[tuple[int, ...], dict[int, list[str]]]:
 def _other_parameters(names: dict[int, list[str]], few: list[int], many: list[int]) -> Mismatch:
     ours, theirs = names[few[0]], names[many[0]]
     if set(ours) == set(theirs):
-        number = next(n for n, pair in enumerate(zip(ours, theirs, strict=True)) if len({*pair}) > 1)
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        number = next(place for place, pair in pairs if pair[0] != pair[1])
         name = ours[number]
         what = (
             f"the optimizers have their parameters in another order on {ranks_text(few)} than on "
@@ -65,8 +63,8 @@ def _other_parameters(names: dict[int, list[str]], few: list[int], many: list[in
         name = (only or lacks)[0]
         holders = few if only else many
         what = (
-            f"the optimizers of {ranks_text(few)} and {ranks_text(many)} have other parameters: "
-            f"{name} is on {ranks_text(holders)} only"
+            f"the optimizers of {ranks_text(few)} and {ranks_text(many)} have different "
+            f"parameters: {name} is on {ranks_text(holders)} only"
         )
     return _mismatch(
         what,

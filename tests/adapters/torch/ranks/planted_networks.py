@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -215,6 +216,58 @@ def resumed_on_one_rank(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def clipped_by_hand_on_one_rank(rank: int, world: int) -> None:
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        if rank == 0:
+            gradients = [each.grad for each in model.parameters() if each.grad is not None]
+            norm = torch.stack([each.norm() for each in gradients]).norm()
+            for each in gradients:
+                each.mul_(0.05 / norm)
+        optimizer.step()
+
+
+def clipped_by_hand_under_fsdp(rank: int, world: int) -> None:
+    """Each rank clips its shards by the norm of its shards."""
+    model = net()
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        gradients: list[Any] = [each.grad for each in model.parameters()]
+        norm = sum(each.to_local().square().sum() for each in gradients) ** 0.5
+        for each in gradients:
+            each.mul_(0.05 / float(norm))
+        optimizer.step()
+
+
+def asynchronous_without_wait(rank: int, world: int) -> None:
+    """The optimizer begins while the gradients are being added up."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 2048), nn.Tanh(), nn.Linear(2048, 2048), nn.Linear(2048, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        running = [dist.all_reduce(each.grad, async_op=True) for each in model.parameters()]
+        optimizer.step()
+        for each in running:
+            each.wait()
+
+
+def new_head_after_wrapping(rank: int, world: int) -> None:
+    """DDP waits for the gradients of the head that is gone, and raises in the second step."""
+    model = net()
+    wrapper = DistributedDataParallel(model)
+    model[2] = nn.Linear(16, 4)
+    with suppress(RuntimeError):
+        train(wrapper, batches(rank))
+
+
 def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Sequential(net(), nn.Dropout(0.1), nn.Tanh()))
@@ -228,6 +281,26 @@ def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
 
 
 FAULTS = {
+    "clipped_by_hand_on_one_rank": Fault(
+        clipped_by_hand_on_one_rank,
+        "clip-on-one-rank",
+        (1,),
+        code="optimizer.step()",
+        text="rank 1: 1)",
+    ),
+    "clipped_by_hand_under_fsdp": Fault(
+        clipped_by_hand_under_fsdp, "clip-norms-differ", (1,), code="optimizer.step()"
+    ),
+    "asynchronous_without_wait": Fault(
+        asynchronous_without_wait,
+        "gradients-not-exchanged",
+        (0, 1),
+        code="dist.all_reduce(each.grad, async_op=True)",
+        text="while the asynchronous collective at",
+    ),
+    "new_head_after_wrapping": Fault(
+        new_head_after_wrapping, "parameter-not-reduced", (0, 1), "2.weight", text="2 of 4"
+    ),
     "resumed_on_one_rank": Fault(
         resumed_on_one_rank,
         "decisions-differ",

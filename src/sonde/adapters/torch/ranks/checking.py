@@ -115,6 +115,7 @@ class RankChecking:
             lambda: self._steps.is_sampled,
             self._steps.loss_reduced,
             self._steps.tensors.reduced.given,
+            self._steps.unfinished,
             self._steps.marks,
             self._shield,
         )
@@ -237,6 +238,7 @@ class RankChecking:
             server=self._server,
         )
         self._steps.begin(self._sender.rank, self._sender.world_size)
+        self._sender.meet()
 
     def _send(self, report: RankReport) -> None:
         if self._sender is not None:

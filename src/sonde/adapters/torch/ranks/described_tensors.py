@@ -49,6 +49,7 @@ class DescribedTensors:
         )
         self.copies = FollowedCopies(self.layout, shield)
         self.reduced = ReducedGradients()
+        self._left: dict[int, torch.Tensor] = {}
         self._world_size = 1
 
     def install(self, is_wanted: Callable[[], bool], undo: ExitStack) -> None:
@@ -121,6 +122,16 @@ class DescribedTensors:
             for described, tensor in zip(self.layout.named.values(), self._tensors(), strict=True)
         )
 
+    def backward_left(self) -> None:
+        """A backward pass of a compared step has ended: keep the projections of what it has left,
+        which DDP and FSDP have exchanged by now."""
+        with private.unobserved(), torch.no_grad():
+            for optimizer in self.optimizers:
+                for parameter in parameters_of(optimizer):
+                    values = None if parameter.grad is None else plain(parameter.grad)
+                    if values is not None and values.is_floating_point():
+                        self._left[private.tensor_id(parameter)] = project(values)
+
     def measure(self, parameters: Sequence[torch.Tensor], step: RunningStep) -> None:
         """Hash and project the gradients that the optimizer uses, each parameter once a step."""
         assert self._local is not None
@@ -136,7 +147,8 @@ class DescribedTensors:
                     continue
                 if _is_partial(parameter.grad):
                     continue  # The optimizer's ops add up the parts of the ranks.
-                report = _gradient(known.name, parameter.grad, self._local.of(parameter))
+                left = self._left.get(private.tensor_id(parameter))
+                report = _gradient(known.name, parameter.grad, self._local.of(parameter), left)
                 if report is not None:
                     step.gradients[known.name] = replace(report, reductions=count)
 
@@ -162,6 +174,7 @@ class DescribedTensors:
     def step_ended(self) -> None:
         self.buffers.step_ended()
         self.reduced.step_ended()
+        self._left.clear()
         if self._local is not None:
             self._local.clear()
 
@@ -194,12 +207,16 @@ def _is_partial(gradient: torch.Tensor | None) -> bool:
 
 
 def _gradient(
-    name: str, gradient: torch.Tensor, local: LocalGradient | None
+    name: str,
+    gradient: torch.Tensor,
+    local: LocalGradient | None,
+    left: torch.Tensor | None,
 ) -> RankGradient | None:
     values = plain(gradient)
     if values is None or not values.is_floating_point():
         return None
     used = tuple(project(values).tolist())
+    before = () if left is None else tuple(left.tolist())
     total: tuple[float, ...] = ()
     last: tuple[float, ...] = ()
     if local is not None and local.total is not None and local.last is not None:
@@ -213,4 +230,5 @@ def _gradient(
         last,
         is_finite=all(map(math.isfinite, used)),
         is_local_finite=all(map(math.isfinite, total)),
+        left=before if before != used and all(map(math.isfinite, before)) else (),
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -18,8 +16,6 @@ _VARIABLES: Final = (
     *("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NCCL_ALGO", "TORCH_ALLOW_TF32_OVERRIDE"),
     *("PYTHONHASHSEED", "TORCH_NCCL_NAN_CHECK"),
 )
-_OF_A_RANK: Final = re.compile(r"--?(?:\w+[-_])?rank(=.*)?")
-"""An option that differs by purpose, as launchers give it."""
 
 
 def environment() -> dict[str, str]:
@@ -30,21 +26,9 @@ def environment() -> dict[str, str]:
         "the default dtype": str(torch.get_default_dtype()),
         "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
         "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "the arguments of the program": " ".join(_arguments(sys.argv[1:])),
         **_program(os.path.abspath(sys.argv[0])),
     }
     return {**found, **{name: os.environ[name] for name in _VARIABLES if name in os.environ}}
-
-
-def _arguments(words: list[str]) -> Iterator[str]:
-    """Without the number of the rank."""
-    following = iter(words)
-    for word in following:
-        match = _OF_A_RANK.fullmatch(word)
-        if match is None:
-            yield word
-        elif match[1] is None:
-            next(following, None)
 
 
 @lru_cache(maxsize=1)

@@ -58,16 +58,20 @@ class TensorPlacements:
         """Learn the layout of these parameters. ``modules``: the outermost ones that have run."""
         self._add_group(None, None)
         known = list(modules)
+        listed = list(parameters)
         wrapped: dict[int, DistributedDataParallel] = {}
         for label, module in known:
-            prefix = f"{label}." if len(known) > 1 else ""
+            # A rank may not have run a second network yet that others have: what is optimized tells
+            # that there is one.
+            inside = {private.tensor_id(each) for each in module.parameters()}
+            is_all = all(private.tensor_id(each) in inside for each in listed)
+            prefix = "" if len(known) == 1 and is_all else f"{label}."
             for name, parameter in module.named_parameters():
                 self._names.setdefault(private.tensor_id(parameter), prefix + plain_name(name))
             for inner in module.modules():
                 if isinstance(inner, DistributedDataParallel):
                     for parameter in inner.parameters():
                         wrapped[private.tensor_id(parameter)] = inner
-        listed = list(parameters)
         wrappers = {id(each.process_group): each.process_group for each in wrapped.values()}
         attributes = MegatronLayout.of(listed, list(wrappers.values()))
         for number, tensor in enumerate(listed):

@@ -23,6 +23,7 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
+from sonde.adapters.torch.ranks.collectives import UnfinishedCollectives
 from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
@@ -71,6 +72,7 @@ class StepReporter:
         self._hook = OutermostHook(self._module_begins, self._module_ended)
         self._last_loss: tuple[float, int | None] | None = None
         self._running = RunningStep()
+        self.unfinished = UnfinishedCollectives()
 
     def install(self, undo: ExitStack) -> None:
         self.tensors.install(lambda: self.is_sampled, undo)
@@ -172,6 +174,9 @@ class StepReporter:
     def backward_ended(self, error: Exception | None) -> None:
         """Gradients are compared when the optimizer begins."""
         self.tensors.reduced.backward(has_ended=True)
+        if error is None and self.is_sampled:
+            with self._shield, self._timed():
+                self.tensors.backward_left()
         if self._search is not None:
             self._search.backward_ended()
 
@@ -208,6 +213,7 @@ class StepReporter:
             return
         with self._timed():
             step = self._running
+            step.unfinished = step.unfinished or self.unfinished.take()
             step.source = calling_line()
             self._last.take(sys._getframe(1))
             parameters = self.tensors.add_optimizer(optimizer, step.source)
