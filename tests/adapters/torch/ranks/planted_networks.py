@@ -124,6 +124,12 @@ def evaluation_on_one_rank(rank: int, world: int) -> None:
             model.train()
 
 
+def same_data_under_fsdp(rank: int, world: int) -> None:
+    model = net()
+    fully_shard(model)
+    train(model, batches(0))
+
+
 def exchange_off_under_fsdp(rank: int, world: int) -> None:
     model = net()
     fully_shard(model)
@@ -245,20 +251,6 @@ def clipped_by_hand_under_fsdp(rank: int, world: int) -> None:
         optimizer.step()
 
 
-def asynchronous_without_wait(rank: int, world: int) -> None:
-    """The optimizer begins while the gradients are being added up."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 2048), nn.Tanh(), nn.Linear(2048, 2048), nn.Linear(2048, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for x, y in batches(rank):
-        optimizer.zero_grad()
-        cross_entropy(model(x), y).backward()
-        running = [dist.all_reduce(each.grad, async_op=True) for each in model.parameters()]
-        optimizer.step()
-        for each in running:
-            each.wait()
-
-
 def new_head_after_wrapping(rank: int, world: int) -> None:
     """DDP waits for the gradients of the head that is gone, and raises in the second step."""
     model = net()
@@ -281,6 +273,9 @@ def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
 
 
 FAULTS = {
+    "same_data_under_fsdp": Fault(
+        same_data_under_fsdp, "same-batch-on-ranks", (0, 1), code=".backward()"
+    ),
     "clipped_by_hand_on_one_rank": Fault(
         clipped_by_hand_on_one_rank,
         "clip-on-one-rank",
@@ -290,13 +285,6 @@ FAULTS = {
     ),
     "clipped_by_hand_under_fsdp": Fault(
         clipped_by_hand_under_fsdp, "clip-norms-differ", (1,), code="optimizer.step()"
-    ),
-    "asynchronous_without_wait": Fault(
-        asynchronous_without_wait,
-        "gradients-not-exchanged",
-        (0, 1),
-        code="dist.all_reduce(each.grad, async_op=True)",
-        text="while the asynchronous collective at",
     ),
     "new_head_after_wrapping": Fault(
         new_head_after_wrapping, "parameter-not-reduced", (0, 1), "2.weight", text="2 of 4"

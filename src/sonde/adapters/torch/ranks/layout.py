@@ -60,6 +60,7 @@ class TensorPlacements:
         known = list(modules)
         listed = list(parameters)
         wrapped: dict[int, DistributedDataParallel] = {}
+        sharded: set[int] = set()
         for label, module in known:
             # A rank may not have run a second network yet that others have: what is optimized tells
             # that there is one.
@@ -72,6 +73,8 @@ class TensorPlacements:
                 if isinstance(inner, DistributedDataParallel):
                     for parameter in inner.parameters():
                         wrapped[private.tensor_id(parameter)] = inner
+                elif _is_sharded_by_fsdp(inner):
+                    sharded |= {private.tensor_id(each) for each in inner.parameters()}
         wrappers = {id(each.process_group): each.process_group for each in wrapped.values()}
         attributes = MegatronLayout.of(listed, list(wrappers.values()))
         for number, tensor in enumerate(listed):
@@ -80,7 +83,8 @@ class TensorPlacements:
                 name = self._names.get(key, f"parameter_{number}")
                 found = self._declared(name)
                 if found is None:
-                    found = self._found(tensor, wrapped.get(key), attributes)
+                    role: GroupRole | None = "data" if key in sharded else None
+                    found = self._found(tensor, wrapped.get(key), attributes, role)
                 self.named[key, ""] = _described(name, tensor, found)
 
     @property
@@ -181,11 +185,13 @@ class TensorPlacements:
         parameter: torch.Tensor,
         wrapper: DistributedDataParallel | None,
         attributes: MegatronLayout | None,
+        role: GroupRole | None = None,
     ) -> tuple[Placement, ...] | None:
-        """What torch and the attributes of the parameter say; None if that is nothing."""
+        """What torch and the attributes of the parameter say; None if that is nothing. ``role``:
+        of the dimensions of a mesh that have no names."""
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is not None and mesh.size() > 1:
-            return tuple(self._mesh_placements(parameter, mesh))
+            return tuple(self._mesh_placements(parameter, mesh, role))
         placements = []
         if attributes is not None:
             for group, role, kind, dim in attributes.placements(parameter):
@@ -196,11 +202,13 @@ class TensorPlacements:
                 placements.append(Placement(group, "replicated"))
         return tuple(placements) or None
 
-    def _mesh_placements(self, parameter: Any, mesh: Any) -> Iterator[Placement]:
+    def _mesh_placements(
+        self, parameter: Any, mesh: Any, role: GroupRole | None
+    ) -> Iterator[Placement]:
         names = mesh.mesh_dim_names or ()
         for number, placement in enumerate(parameter.placements):
             label = names[number] if number < len(names) else ""
-            group = self._add_group(mesh.get_group(number), _role(label))
+            group = self._add_group(mesh.get_group(number), _role(label) if label else role)
             kind = type(placement).__name__
             if kind == "Replicate":
                 yield Placement(group, "replicated")
@@ -229,6 +237,11 @@ def outermost(modules: Mapping[nn.Module, str]) -> list[tuple[str, nn.Module]]:
             counts[label] += 1
             found.append((label if counts[label] == 1 else f"{label}_{counts[label]}", module))
     return found
+
+
+def _is_sharded_by_fsdp(module: nn.Module) -> bool:
+    """Whether ``fully_shard`` was called on it. Imports nothing: FSDP takes a while."""
+    return any(each.__name__ == "FSDPModule" for each in type(module).__mro__)
 
 
 def _described(
