@@ -321,10 +321,11 @@ def test_collective_that_still_runs_when_the_optimizer_begins_is_named() -> None
     job = RankJob()
     for rank in (0, 1):
         job.add(description(rank))
-    for number in range(-1, 4):
+        job.add(step(rank, -1))
+    for number in range(4):
         for rank in (0, 1):
             gradient = RankGradient("weight", 10 + rank, 20 + rank)
-            job.add(step(rank, number, 7, gradients=(gradient,), unfinished=("train.py:9",)))
+            job.add(step(rank, number, gradients=(gradient,), unfinished=("train.py:9",)))
     (found,) = job.findings
     assert "while the asynchronous collective at train.py:9 is running, in step 0" in found.message
     assert found.places[0] == "train.py:9"
