@@ -145,7 +145,7 @@ def test_difference_that_only_whole_hashes_show_is_said_with_what_is_known() -> 
     (found,) = between_samples({"weight": -16, "second": -16})
     assert found.step == 20
     assert found.evidence["tensor"] == "weight"
-    assert "they were equal after step 10, and after step 19 in the elements" in found.message
+    assert "they were equal after step 10, and after step 19 in the few elements" in found.message
 
 
 def test_hashes_of_ranks_that_compare_different_steps_are_put_together() -> None:
@@ -282,6 +282,53 @@ def test_unused_parameters_are_compared_in_steps_that_all_ranks_compare(interval
             report = step(rank, number, without_gradient=unused if is_sampled else ())
             reports.append(report if is_sampled else replace(report, digests=()))
     assert judged(reports) == ([("decisions-differ", 40)] if interval > 1 else [])
+
+
+def test_ranks_are_paired_by_the_steps_of_this_run_whatever_they_call_them() -> None:
+    reports: list[RankReport] = [description(0), description(1)]
+    for number in range(-1, 20):
+        for rank, first in ((0, 100), (1, 0)):
+            shown = number if number < 0 else number + first
+            digest = 8 if rank and number >= 6 else 7
+            reports.append(step(rank, shown, digest, first=first))
+    assert judged(reports) == [("replicas-differ", 106)]
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [
+        (["a", "b"], ""),
+        (["b", "a"], "another order on rank 1 than on rank 0: number 0 is b, not a"),
+        (["a"], "rank 1 and rank 0 have different parameters: b is on rank 0 only"),
+    ],
+)
+@pytest.mark.parametrize("is_inferred", [False, True])
+def test_parameters_that_ranks_have_in_common_are_in_one_order(
+    second: list[str], text: str, is_inferred: bool
+) -> None:
+    """Where nobody declares them, each rank may have some of its own: stages, experts."""
+    job = RankJob()
+    for rank, names in enumerate((["a", "b"], second)):
+        tensors = tuple(replace(WEIGHT, name=each, is_inferred=is_inferred) for each in names)
+        job.add(replace(description(rank), tensors=tensors))
+        job.add(StepReport(rank, -1, tuple(7 for _ in names)))
+    is_silent = not text or (is_inferred and len(second) == 1)
+    assert [each.rule for each in job.findings] == [] if is_silent else ["environment-differs"]
+    assert is_silent or text in job.findings[0].message
+
+
+def test_collective_that_still_runs_when_the_optimizer_begins_is_named() -> None:
+    job = RankJob()
+    for rank in (0, 1):
+        job.add(description(rank))
+        job.add(step(rank, -1))
+    for number in range(4):
+        for rank in (0, 1):
+            gradient = RankGradient("weight", 10 + rank, 20 + rank)
+            job.add(step(rank, number, gradients=(gradient,), unfinished=("train.py:9",)))
+    (found,) = job.findings
+    assert "while the asynchronous collective at train.py:9 is running, in step 0" in found.message
+    assert found.places[0] == "train.py:9"
 
 
 def test_one_uneven_step_is_no_finding() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from sonde.ranks.report import RankDescription, RankTensor, SpotDigests, SpotReport
 
@@ -20,7 +21,8 @@ _MOST_WAITING: Final = 4 * MOST_KEPT
 
 
 class SpotLog:
-    """What the ranks of a job have sent since the last step in which all were compared."""
+    """What the ranks of a job have sent since the last step in which all were compared. Steps are
+    counted from the first of this run."""
 
     def __init__(self) -> None:
         self._known: dict[int, list[SpotDigests]] = {}
@@ -29,10 +31,15 @@ class SpotLog:
         known = [*self._known.get(report.rank, ()), *report.steps]
         self._known[report.rank] = thinned(known, _MOST_WAITING)
 
-    def before(self, step: int | None = None) -> dict[int, list[SpotDigests]]:
-        """By rank, those of the steps before ``step``; None: all."""
+    def before(self, step: int | None = None, *, first: int = 0) -> dict[int, list[SpotDigests]]:
+        """By rank, those of the steps before ``step``; None: all. ``first``: the number that the
+        first step of this run has in what is returned."""
         return {
-            rank: [each for each in known if step is None or each.step < step]
+            rank: [
+                replace(each, step=each.step + first)
+                for each in known
+                if step is None or each.step < step
+            ]
             for rank, known in self._known.items()
         }
 

@@ -52,6 +52,7 @@ class RankJob:
         self._initials = InitialStates()
         self._spots = SpotLog()
         self._judged: JobStep | None = None
+        self._first_step = 0  # Its number, as the lowest rank counts.
         self._initial: JobStep | None = None
         self._strikes: dict[tuple[str, str], deque[bool]] = {}
         self._first: dict[tuple[str, str], Mismatch] = {}
@@ -156,10 +157,11 @@ class RankJob:
             description = self._descriptions[report.rank]
             yield from self._judge_initial(self._initials.add(description, report, self.world_size))
             return
-        reports = self._steps.setdefault(report.step, {})
+        number = report.step - report.first
+        reports = self._steps.setdefault(number, {})
         reports[report.rank] = report
         if len(reports) >= self.world_size:
-            yield from self._judge(report.step)
+            yield from self._judge(number)
         while len(self._steps) > _MOST_STEPS:
             yield from self._judge_initial(self._initials.rest())
             yield from self._judge(min(self._steps))
@@ -175,11 +177,14 @@ class RankJob:
                 self._initial = JobStep(-1, descriptions, reports)
 
     def _judge(self, number: int) -> Iterator[Finding]:
+        """Judge the steps that ranks have made after ``number`` others."""
         reports = self._steps.pop(number)
         if len(reports) > 1:
+            first = self._first_step = reports[min(reports)].first
             previous, initial = self._judged, self._initial
-            between = self._spots.before(number)
-            step = JobStep(number, self._descriptions, reports, previous, initial, between)
+            between = self._spots.before(number, first=first)
+            shown = number + first
+            step = JobStep(shown, self._descriptions, reports, previous, initial, between)
             yield from self._judge_step(step)
             if step.is_sampled:
                 self._spots.forget(number)
@@ -199,20 +204,24 @@ class RankJob:
 
     def _pending(self) -> list[Finding]:
         """What is certain although the job ended before it had enough strikes."""
-        found = []
-        for key, mismatch in self._first.items():
-            is_sure = mismatch.is_sure_at_end and self._strikes[key][-1]
-            if key not in self._reported and is_sure and not self._is_explained(mismatch):
-                self._reported.add(key)
-                found.append(mismatch.finding)
-        return found
+        sure = {
+            key: mismatch
+            for key, mismatch in self._first.items()
+            if mismatch.is_sure_at_end and self._strikes[key][-1] and key not in self._reported
+        }
+        found = {key: each for key, each in sure.items() if not self._is_explained(each)}
+        kinds = {each.finding.rule for each in found.values()}
+        found = {key: each for key, each in found.items() if not each.explained_by & kinds}
+        self._reported |= found.keys()
+        self._kinds |= {each.finding.rule for each in found.values()}
+        return [each.finding for each in found.values()]
 
     def _since_last_sample(self) -> Iterator[Finding]:
         """What the last steps show, which may be many: where they are fast, few are compared."""
         last = self._judged
         if last is None:
             return
-        between = self._spots.before()
+        between = self._spots.before(first=self._first_step)
         step = JobStep(last.step, last.descriptions, last.reports, last, self._initial, between)
         for mismatch in judge_last_steps(step):
             key = (replicas.CHECK.kind, mismatch.subject)

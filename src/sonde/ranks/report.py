@@ -22,6 +22,7 @@ which also has those that C++ code starts. Each counts the collectives of a grou
 PlacementKind = Literal["replicated", "sharded", "partial"]
 EVAL_MODE: Final = "network in eval mode"
 MODULES_IN_EVAL: Final = "modules in eval mode"
+STEPS_BEFORE: Final = "steps made before this run"
 """Names in ``StepReport.decisions``."""
 PROJECTIONS: Final = 4
 """The number of projections of a gradient (``RankGradient``)."""
@@ -74,7 +75,8 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     rank's backward passes computed, before any exchange. ``used``, ``local`` and ``last`` are
     projections: products with fixed vectors of +1 and -1, the same on all ranks. They are linear,
     so the projection of a mean is the mean of the projections. ``last``: of the last backward
-    pass alone. ``reductions``: how many reducing collectives it was in; None: unknown.
+    pass alone. ``reductions``: how many reducing collectives it was in; None: unknown. ``left``: as
+    the last backward pass has left the gradient, where the program has changed it since then.
     """
 
     name: str
@@ -86,6 +88,7 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     is_finite: bool = True
     is_local_finite: bool = True
     reductions: int | None = None
+    left: tuple[float, ...] = ()
 
 
 class ClipReport(msgspec.Struct, frozen=True, array_like=True):
@@ -177,7 +180,10 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     ``ops_step``: the step of the ops, where it is another one (in dumps); -1: the same. ``entry``:
     the first input that a sharded module has got; it is declared if the ranks replicate it.
 
-    ``step`` is -1 for the state before the first step.
+    ``unfinished``: the lines of asynchronous reductions that still run when the optimizer begins.
+
+    ``step`` is -1 for the state before the first step, ``first`` the number of the first step of
+    this run: ranks are compared by how many steps they have made since then.
     """
 
     rank: int
@@ -202,6 +208,8 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     reported: ReportedLoss | None = None
     ops_step: int = -1
     entry: RankActivation | None = None
+    first: int = 0
+    unfinished: tuple[str, ...] = ()
 
 
 class SpotDigests(msgspec.Struct, frozen=True, array_like=True):
@@ -213,7 +221,8 @@ class SpotDigests(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SpotReport(msgspec.Struct, frozen=True, array_like=True, tag="spots"):
-    """The hashes of the steps of one rank since its last such report, in their order."""
+    """The hashes of the steps of one rank since its last such report, in their order. Steps are
+    counted from the first of this run."""
 
     rank: int
     steps: tuple[SpotDigests, ...]

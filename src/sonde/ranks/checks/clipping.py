@@ -11,6 +11,8 @@ from sonde.ranks.job_step import JobStep, ranks_text, split
 _TOLERANCE = 1e-5
 _FACTOR_TOLERANCE = 2e-3
 """Of the factor, which is measured on gradients that may have low precision."""
+_ALIKE = 0.01
+"""How far gradients that are multiplied by one number may be from that, relative to them."""
 _EPSILON = 1e-6
 """What ``clip_grad_norm_`` adds to the norm."""
 
@@ -22,6 +24,7 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         if len(sets) > 1:
             yield _called(step, group, calls, sets)
             continue
+        yield from _multiplied(step, group)
         for number in range(calls[group[0]]):
             norms = {rank: step.reports[rank].clips[number].norm for rank in group}
             least, most = min(norms.values()), max(norms.values())
@@ -29,6 +32,58 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
                 yield _different(step, group, norms, number)
                 break
     yield from _wrong_norms(step)
+
+
+def _multiplied(step: JobStep, group: tuple[int, ...]) -> Iterator[Mismatch]:
+    """Gradients that the program multiplies with code of its own after the last backward pass."""
+    factors = {rank: found for rank in group if (found := _own_factor(step, rank)) is not None}
+    if len(factors) < len(group) or all(each == 1.0 for each in factors.values()):
+        return
+    least, most = min(factors.values()), max(factors.values())
+    if most - least <= _FACTOR_TOLERANCE * most:
+        return
+    sets = split(factors, key=lambda each: each == 1.0)
+    is_on_all = len(sets) == 1
+    few = split(factors)[-1] if is_on_all else sets[-1]
+    listed = ", ".join(f"rank {rank}: {each:.4g}" for rank, each in list(factors.items())[:4])
+    own = step.reports[few[0]]
+    between = " and ".join(each for each in (own.loss_source, own.source) if each)
+    yield Mismatch(
+        finding(
+            "clip-norms-differ" if is_on_all else "clip-on-one-rank",
+            "established",
+            f"the ranks multiply gradients by different factors between {between} in step "
+            f"{step.step} ({listed})",
+            step=step.step,
+            ranks=few,
+            evidence={"factors": factors},
+            advice="clip on every rank, by the norm over all ranks, in which each shard and each "
+            "replicated parameter counts once: clip_grad_norm_ computes it",
+            places=(own.source, own.loss_source),
+        ),
+        subject=f"factors {group}",
+        strikes=2,
+    )
+
+
+def _own_factor(step: JobStep, rank: int) -> float | None:
+    """By what a rank has multiplied all its gradients; 1.0: it has not. None if it has changed them
+    in another way, or not all alike."""
+    ratios = []
+    for each in step.reports[rank].gradients:
+        square = math.fsum(value * value for value in each.left)
+        if not each.left:
+            ratios += [1.0] if any(each.used) else []
+        elif square > 0 and each.is_finite:
+            pairs = list(zip(each.used, each.left, strict=True))
+            ratio = math.fsum(used * left for used, left in pairs) / square
+            rest = math.fsum((used - ratio * left) ** 2 for used, left in pairs)
+            if ratio <= 0 or rest > (_ALIKE * ratio) ** 2 * square:
+                return None
+            ratios.append(ratio)
+    if not ratios or max(ratios) - min(ratios) > _ALIKE * max(ratios):
+        return None
+    return 1.0 if all(each == 1.0 for each in ratios) else math.fsum(ratios) / len(ratios)
 
 
 def _wrong_norms(step: JobStep) -> Iterator[Mismatch]:

@@ -71,6 +71,7 @@ def _mismatch(
         subject=f"{kind} {ranks}",
         strikes=4,
         explained_by=_EFFECTS,
+        is_sure_at_end=True,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
-from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL
+from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL, STEPS_BEFORE
 
 _MOST_TEXT = 200
 _UNUSED_WINDOW = 1000
@@ -43,7 +43,6 @@ def _mismatch(
 ) -> Mismatch:
     few, many = sets[-1], sets[0]
     shown = {rank: _short(values[rank]) for rank in (few[0], many[0])}
-    is_mode = name in (EVAL_MODE, MODULES_IN_EVAL)
     return Mismatch(
         finding(
             "decisions-differ",
@@ -53,15 +52,20 @@ def _mismatch(
             step=step.step,
             ranks=few,
             evidence={"what": name, "values": values},
-            advice="call train() again after an evaluation, on each rank that has called eval()"
-            if is_mode
-            else f"let all ranks decide alike ({name}): from what all ranks have, or by a "
-            "broadcast",
+            advice=_advice(name),
             places=(step.reports[few[0]].source,),
         ),
         subject=f"{name} {group}",
         strikes=2,
     )
+
+
+def _advice(name: str) -> str:
+    if name in (EVAL_MODE, MODULES_IN_EVAL):
+        return "call train() again after an evaluation, on each rank that has called eval()"
+    if name == STEPS_BEFORE:
+        return "load the same checkpoint of the optimizer on all ranks"
+    return f"let all ranks decide alike ({name}): from what all ranks have, or by a broadcast"
 
 
 def _short(value: str) -> str:

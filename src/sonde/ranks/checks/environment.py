@@ -1,8 +1,8 @@
-"""Ranks run in different environments: versions, settings, the order of parameters."""
+"""Ranks run in different environments: versions, settings, programs, the order of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
@@ -18,19 +18,83 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
         if len(sets) < 2:
             continue
         few, many = sets[-1], sets[0]
-        yield Mismatch(
-            finding(
-                "environment-differs",
-                "supported",
-                f"{name} is {values[few[0]]} on {ranks_text(few)} and {values[many[0]]} on "
-                f"{ranks_text(many)}",
-                step=0,
-                ranks=few,
-                evidence={"what": name, "values": values},
-                advice=f"start all ranks with the same {name.removeprefix('the ')}",
-            ),
-            subject=name,
+        yield _mismatch(
+            f"{name} is {values[few[0]]} on {ranks_text(few)} and {values[many[0]]} on "
+            f"{ranks_text(many)}",
+            few,
+            {"what": name, "values": values},
+            f"start all ranks with the same {name.removeprefix('the ')}",
+            (),
         )
+    for ranks, names in _parameters(step).items():
+        if len(names) == len(ranks) and len(sets := split(names, key=tuple)) > 1:
+            yield _other_parameters(names, sets[-1], sets[0])
 
 
-CHECK = StepCheck("environment-differs", judge, "What differs by purpose, such as LOCAL_RANK.")
+def _parameters(step: JobStep) -> dict[tuple[int, ...], dict[int, list[str]]]:
+    """By ranks that have them in common, and by rank: the parameters, in their order. Those whose
+    placement nobody has declared count if all ranks have them: others are of single ranks."""
+    declared: dict[tuple[int, ...], dict[int, list[str]]] = {}
+    inferred: dict[tuple[int, ...], dict[int, list[str]]] = {}
+    for rank in step.reports:
+        description = step.descriptions[rank]
+        for tensor in description.tensors:
+            found = inferred if tensor.is_inferred else declared
+            for placement in tensor.placements if tensor.kind == "parameter" else ():
+                ranks = description.groups.get(placement.group, ())
+                found.setdefault(ranks, {}).setdefault(rank, []).append(tensor.name)
+    alike = {r: each for r, each in inferred.items() if len({*map(frozenset, each.values())}) == 1}
+    return alike | declared
+
+
+def _other_parameters(names: dict[int, list[str]], few: list[int], many: list[int]) -> Mismatch:
+    ours, theirs = names[few[0]], names[many[0]]
+    if set(ours) == set(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        number = next(place for place, pair in pairs if pair[0] != pair[1])
+        name = ours[number]
+        what = (
+            f"the optimizers have their parameters in another order on {ranks_text(few)} than on "
+            f"{ranks_text(many)}: number {number} is {name}, not {theirs[number]}"
+        )
+    else:
+        only = [each for each in ours if each not in set(theirs)]
+        lacks = [each for each in theirs if each not in set(ours)]
+        name = (only or lacks)[0]
+        holders = few if only else many
+        what = (
+            f"the optimizers of {ranks_text(few)} and {ranks_text(many)} have different "
+            f"parameters: {name} is on {ranks_text(holders)} only"
+        )
+    return _mismatch(
+        what,
+        few,
+        {"what": "the parameters", "parameter": name, "counts": [len(ours), len(theirs)]},
+        "give the optimizers of all ranks the same parameters in the same order: a list, no set",
+        (name,),
+    )
+
+
+def _mismatch(
+    message: str, ranks: list[int], evidence: dict[str, object], advice: str, places: Sequence[str]
+) -> Mismatch:
+    return Mismatch(
+        finding(
+            "environment-differs",
+            "supported",
+            message,
+            step=0,
+            ranks=ranks,
+            evidence=evidence,
+            advice=advice,
+            places=places,
+        ),
+        subject=str(evidence["what"]),
+    )
+
+
+CHECK = StepCheck(
+    "environment-differs",
+    judge,
+    "What differs by purpose, such as LOCAL_RANK; parameters of single ranks.",
+)

@@ -31,9 +31,16 @@ def replicated_gradients(
         different, exchanged, _ = groups.setdefault(
             placed.ranks, ([], [], placed.tensor.is_inferred)
         )
-        is_equal = len(split(known, key=lambda each: each.digest)) == 1
-        (exchanged if is_equal else different).append(placed.tensor.name)
+        (exchanged if _are_equal(known) else different).append(placed.tensor.name)
     return groups
+
+
+def _are_equal(known: dict[int, RankGradient]) -> bool:
+    """Whether the ranks use the same gradient, or had the same one until the program changed it."""
+    if len(split(known, key=lambda each: each.digest)) == 1:
+        return True
+    has_changed = any(each.left for each in known.values())
+    return has_changed and len(split(known, key=lambda each: each.left or each.used)) == 1
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -119,16 +126,21 @@ def _mismatch(
             "call the DDP or FSDP wrapper instead of the module inside it, leave no_sync() before "
             "the last backward pass of a step, or all_reduce the gradients"
         )
+    running = dict.fromkeys(line for rank in ranks for line in step.reports[rank].unfinished)
+    if running:
+        line = next(iter(running))
+        message += f", while the asynchronous collective at {line} is running"
+        advice = f"call wait() on what {line} returns, before the optimizer's step"
     return Mismatch(
         finding(
             kind,
-            "supported" if is_inferred else "established",
+            "supported" if is_inferred and not running else "established",
             f"{message}, in step {step.step}",
             step=step.step,
             ranks=ranks,
             evidence={"parameters": different[:20], "different": len(different), "compared": total},
             advice=advice,
-            places=(source, *different[:3]),
+            places=(*running, source, *different[:3]),
             parameter=different[0] if len(different) == 1 else None,
         ),
         subject=str(ranks),

@@ -27,6 +27,7 @@ _CAUSES = frozenset(
         "decisions-differ",
         "gradients-not-exchanged",
         "gradients-partly-exchanged",
+        "parameter-not-reduced",
         "random-states-differ",
         "ranks-differ-at-init",
         "replicated-gradient-not-reduced",

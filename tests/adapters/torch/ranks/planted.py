@@ -399,9 +399,9 @@ def pipeline_by_hand(rank: int, world: int) -> None:
 
 
 def pipeline_schedule(rank: int, world: int) -> None:
-    """Two stages of torch.distributed.pipelining, four micro-batches."""
+    """Two stages of torch.distributed.pipelining, which are not alike, four micro-batches."""
     torch.manual_seed(rank)
-    part = nn.Linear(8, 8)
+    part = nn.Linear(8, 8) if rank == 0 else nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8))
     stage = PipelineStage(part, rank, world, torch.device("cpu"))
     schedule = ScheduleGPipe(stage, n_microbatches=4, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
@@ -423,10 +423,10 @@ def ddp_compiled(rank: int, world: int) -> None:
 
 
 def experts(rank: int, world: int) -> None:
-    """A shared router under DDP, and experts that each rank has for itself."""
+    """A shared router under DDP, and experts of each rank, of which the second has two."""
     router = DistributedDataParallel(net())
     torch.manual_seed(20 + rank)
-    expert = nn.Linear(4, 4)
+    expert = nn.Sequential(*(nn.Linear(4, 4) for _ in range(1 + rank)))
     optimizer = torch.optim.SGD([*router.parameters(), *expert.parameters()], lr=0.1)
     for number, (x, y) in enumerate(batches(rank)):
         optimizer.zero_grad()

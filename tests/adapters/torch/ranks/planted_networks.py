@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.adapters.torch.ranks.planted import Fault, Training, average, batches, net, train
+from tests.adapters.torch.ranks.planted import (
+    STEPS,
+    Fault,
+    Training,
+    average,
+    batches,
+    net,
+    train,
+)
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Shard
+from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
 from torch.nn.functional import cross_entropy
@@ -113,6 +124,12 @@ def evaluation_on_one_rank(rank: int, world: int) -> None:
             model.train()
 
 
+def same_data_under_fsdp(rank: int, world: int) -> None:
+    model = net()
+    fully_shard(model)
+    train(model, batches(0))
+
+
 def exchange_off_under_fsdp(rank: int, world: int) -> None:
     model = net()
     fully_shard(model)
@@ -137,12 +154,110 @@ def parts_of_a_sequence(rank: int, world: int) -> None:
     train(parallelize_module(net(), mesh, plan), batches(rank))
 
 
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x + self.down(self.up(self.norm(x)).relu())
+        return out
+
+
+def sequence_parallel(rank: int, world: int) -> None:
+    """A language model as torch's tutorial shards it: norms see parts of the sequence, so that
+    their gradients are sums that nobody has added up, and the loss is one over shards."""
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(48, 8), Block(), nn.Linear(8, 48))
+    shards = Shard(1)
+    plan = {
+        "0": RowwiseParallel(input_layouts=Replicate(), output_layouts=shards),
+        "1.norm": SequenceParallel(),
+        "1.up": ColwiseParallel(input_layouts=shards),
+        "1.down": RowwiseParallel(output_layouts=shards),
+        "2": ColwiseParallel(
+            input_layouts=shards, output_layouts=Shard(-1), use_local_output=False
+        ),
+    }
+    model = parallelize_module(model, mesh, plan)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    random = torch.Generator().manual_seed(3)
+    for _ in range(STEPS):
+        x = torch.randint(0, 48, (4, 8), generator=random)
+        optimizer.zero_grad()
+        with loss_parallel():
+            out = model(x)
+            cross_entropy(out.flatten(0, 1), x.roll(-1, 1).flatten()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
 def uneven_inputs(rank: int, world: int) -> None:
     """Rank 1 has more batches in each epoch; `join` lets rank 0 wait for it."""
     model = DistributedDataParallel(net())
     for _ in range(2):
         with model.join():
             train(model, batches(rank, 8 + 3 * rank))
+
+
+def resumed_on_one_rank(rank: int, world: int) -> None:
+    """The optimizer's state is loaded on the first rank only, as where it alone reads the file."""
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    if rank == 0:
+        state = {
+            number: {
+                "step": torch.tensor(500.0),
+                "exp_avg": torch.full_like(each, 1e-3),
+                "exp_avg_sq": torch.full_like(each, 1e-4),
+            }
+            for number, each in enumerate(model.parameters())
+        }
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def clipped_by_hand_on_one_rank(rank: int, world: int) -> None:
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        if rank == 0:
+            gradients = [each.grad for each in model.parameters() if each.grad is not None]
+            norm = torch.stack([each.norm() for each in gradients]).norm()
+            for each in gradients:
+                each.mul_(0.05 / norm)
+        optimizer.step()
+
+
+def clipped_by_hand_under_fsdp(rank: int, world: int) -> None:
+    """Each rank clips its shards by the norm of its shards."""
+    model = net()
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        gradients: list[Any] = [each.grad for each in model.parameters()]
+        norm = sum(each.to_local().square().sum() for each in gradients) ** 0.5
+        for each in gradients:
+            each.mul_(0.05 / float(norm))
+        optimizer.step()
+
+
+def new_head_after_wrapping(rank: int, world: int) -> None:
+    """DDP waits for the gradients of the head that is gone, and raises in the second step."""
+    model = net()
+    wrapper = DistributedDataParallel(model)
+    model[2] = nn.Linear(16, 4)
+    with suppress(RuntimeError):
+        train(wrapper, batches(rank))
 
 
 def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
@@ -158,6 +273,29 @@ def dropout_in_eval_on_one_rank(rank: int, world: int) -> None:
 
 
 FAULTS = {
+    "same_data_under_fsdp": Fault(
+        same_data_under_fsdp, "same-batch-on-ranks", (0, 1), code=".backward()"
+    ),
+    "clipped_by_hand_on_one_rank": Fault(
+        clipped_by_hand_on_one_rank,
+        "clip-on-one-rank",
+        (1,),
+        code="optimizer.step()",
+        text="rank 1: 1)",
+    ),
+    "clipped_by_hand_under_fsdp": Fault(
+        clipped_by_hand_under_fsdp, "clip-norms-differ", (1,), code="optimizer.step()"
+    ),
+    "new_head_after_wrapping": Fault(
+        new_head_after_wrapping, "parameter-not-reduced", (0, 1), "2.weight", text="2 of 4"
+    ),
+    "resumed_on_one_rank": Fault(
+        resumed_on_one_rank,
+        "decisions-differ",
+        (1,),
+        code="optimizer.step()",
+        text="steps made before this run: none on rank 1, 500 on rank 0",
+    ),
     "dropout_in_eval_on_one_rank": Fault(
         dropout_in_eval_on_one_rank,
         "decisions-differ",
@@ -196,5 +334,6 @@ CONTROLS: dict[str, Training] = {
     "exchanged_tokens": exchanged_tokens,
     "uneven_inputs": uneven_inputs,
     "parts_of_a_sequence": parts_of_a_sequence,
+    "sequence_parallel": sequence_parallel,
     "two_networks": two_networks,
 }

@@ -11,6 +11,7 @@ import math
 import pickle
 import sys
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from sonde.adapters.torch.ranks import checking, sampling
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
+from sonde.adapters.torch.ranks.private import limit_recorder
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.ranks.options import RankOptions
 from sonde.ranks.report import RankReport
@@ -49,13 +51,18 @@ class Kept:
         self.recorded.new(at_once=True)  # Those of earlier trainings.
         Kept.made.append(self)
 
+    def meet(self) -> None:
+        """There is no server."""
+
     def close(self, error: BaseException | None = None) -> None:
         self.reports += self.recorded.new(at_once=True)
 
 
 def run(rank: int, world: int, directory: Path, *, is_slow: bool) -> None:
     checking.ReportSender = Kept  # type: ignore[misc, assignment]
-    sampling._SPOT_SHARE = math.inf  # type: ignore[misc]  # The steps here take less than that.
+    limit_recorder(ExitStack())
+    # The steps here last a millisecond: which of them are compared must not depend on the time.
+    sampling._SHARE = sampling._SPOT_SHARE = math.inf  # type: ignore[misc]
     store = dist.FileStore(str(directory / "store"), world)
     wait = datetime.timedelta(seconds=60)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=wait)

@@ -38,6 +38,6 @@ def test_frozen_parameters_are_named_not_counted() -> None:
     names = {id(each): name for name, each in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model[2].bias.requires_grad_(False)
-    found = decisions([optimizer], RunningStep(), lambda each: names[id(each)])
+    found = decisions([optimizer], RunningStep(), lambda each: names[id(each)], 0)
     assert found["parameters with requires_grad=False"] == "2.bias"
     assert found["learning rate"] == "0.1"

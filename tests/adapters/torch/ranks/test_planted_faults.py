@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 from itertools import zip_longest
@@ -21,11 +20,10 @@ Results = dict[str, list[dict[str, Any]]]
 
 def _run(world: int, directory: Path, *more: str) -> Results:
     """Run all trainings of ``world`` ranks in one set of processes."""
-    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     module = "tests.adapters.torch.ranks.run_planted"
     command = [warm_python(), "-m", module]
     processes = [
-        subprocess.Popen([*command, str(rank), str(world), str(directory), *more], env=environ)
+        subprocess.Popen([*command, str(rank), str(world), str(directory), *more])
         for rank in range(world)
     ]
     codes = [each.wait(timeout=800) for each in processes]

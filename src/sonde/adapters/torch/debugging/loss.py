@@ -14,6 +14,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.backward_calls import watch_backward
 from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.adapters.torch.eager.step_inputs import storage_key
+from sonde.adapters.torch.tensors.unusual_layouts import is_pending, local_part
 from sonde.core.patching import wrap
 
 MOST_ROOTS = 1000
@@ -31,8 +32,8 @@ class LossWatch:
     def __init__(self) -> None:
         self._begins: Callable[[], None] = lambda: None
         self._failed: Callable[[Exception], None] = lambda error: None
-        self._roots: list[torch.Tensor] = []
-        self._sum = 0.0
+        self._roots: list[torch.Tensor | None] = []
+        self._sum: float | None = 0.0
         # Calls since an optimizer began its step; None outside of one.
         self._inside: int | None = None
         self._optimizer: torch.optim.Optimizer | None = None
@@ -74,7 +75,8 @@ class LossWatch:
         return called
 
     def take(self) -> float | None:
-        """The loss since the last call; None if there was none."""
+        """The loss since the last call; None if there was none, or if it is not known: a
+        distributed loss whose exchange the program has not waited for, or that is a part."""
         self._scaled.clear()
         if not self._roots:
             return None
@@ -98,7 +100,9 @@ class LossWatch:
     def _add_up(self) -> None:
         roots, self._roots = self._roots, []
         with private.unobserved():
-            self._sum = sum((float(root) for root in roots), self._sum)
+            values = [self._sum, *map(_number, roots)]
+        known = [each for each in values if each is not None]
+        self._sum = sum(known) if len(known) == len(values) else None
 
     def _note(self, tensors: Any) -> None:
         if self._inside is not None:
@@ -113,7 +117,7 @@ class LossWatch:
                 if tensor.numel() == 1 and not tensor.is_complex():
                     known = self._scaled.get(storage_key(tensor))
                     plain = tensor if known is None or known[0]() is None else known[1]
-                    self._roots.append(plain.detach())
+                    self._roots.append(_kept(plain))
 
     def _watched_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def scale(this: Any, outputs: Any) -> Any:
@@ -125,3 +129,19 @@ class LossWatch:
             return result
 
         return scale
+
+
+def _kept(loss: torch.Tensor) -> torch.Tensor | None:
+    """The value of ``loss``, without its graph; None if this rank has a part of it only. Of the
+    result of an asynchronous collective that itself: a copy would not notice that it is there."""
+    if not all(each.is_replicate() for each in getattr(loss, "placements", ())):
+        return None
+    part = local_part(loss)
+    if is_pending(part):
+        return part if part.grad_fn is None else None
+    return part.detach()
+
+
+def _number(loss: torch.Tensor | None) -> float | None:
+    """The value of a loss; None if this rank does not have it. Nothing is exchanged or awaited."""
+    return None if loss is None or is_pending(loss) else float(local_part(loss))

@@ -108,13 +108,14 @@ class RankChecking:
             self._elsewhere,
             self._scaler_skipped,
         )
-        self._numbers = StepNumbers(self._begin_at, lambda: self._steps.step, self._failed)
+        self._numbers = StepNumbers(self._steps.begin_at, lambda: self._steps.step, self._failed)
         self._collectives = CollectiveCalls(
             self._send,
             lambda: self._steps.step,
             lambda: self._steps.is_sampled,
             self._steps.loss_reduced,
             self._steps.tensors.reduced.given,
+            self._steps.unfinished,
             self._steps.marks,
             self._shield,
         )
@@ -237,6 +238,7 @@ class RankChecking:
             server=self._server,
         )
         self._steps.begin(self._sender.rank, self._sender.world_size)
+        self._sender.meet()
 
     def _send(self, report: RankReport) -> None:
         if self._sender is not None:
@@ -264,9 +266,6 @@ class RankChecking:
         if not self._is_idle:
             with self._shield:
                 self._steps.ended()
-
-    def _begin_at(self, step: int) -> None:
-        self._steps.step = step
 
     def _elsewhere(self, name: str) -> None:
         if not self._is_off:

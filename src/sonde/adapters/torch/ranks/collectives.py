@@ -69,17 +69,36 @@ class _Given:
 
 
 @dataclass(slots=True, eq=False)
+class UnfinishedCollectives:
+    """The asynchronous reductions of the running step, on CPUs: elsewhere one that the program has
+    waited for may still run, in order, on the device. Used from the training thread."""
+
+    _works: list[tuple[Any, str]] = field(default_factory=list)
+
+    def add(self, work: Any, tensor: Any, line: str) -> None:
+        if isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and work is not None:
+            self._works.append((work, line))
+
+    def take(self) -> tuple[str, ...]:
+        """The lines of those that have not ended; forgets all."""
+        works, self._works = self._works, []
+        return tuple(dict.fromkeys(line for work, line in works if not work.is_completed()))
+
+
+@dataclass(slots=True, eq=False)
 class CollectiveCalls:
     """Wraps the functions of ``torch.distributed``. ``send`` takes a report; ``step`` is the
     running step; ``is_compared``: whether results are compared in it. ``reduced`` is called when
     the ranks have reduced a single number: with that of this rank, the mean, and the line.
-    ``given`` gets each tensor that is given to a collective that reduces, in compared steps."""
+    ``given`` gets each tensor that is given to a collective that reduces, in compared steps;
+    ``unfinished`` the asynchronous ones among those collectives."""
 
     send: Callable[[RankReport], None]
     step: Callable[[], int]
     is_compared: Callable[[], bool]
     reduced: Callable[[float, float, str], None]
     given: Callable[[Any], None]
+    unfinished: UnfinishedCollectives
     marks: LineMarks
     shield: Any
     _sequences: dict[str, int] = field(default_factory=dict)
@@ -110,6 +129,10 @@ class CollectiveCalls:
                     result = original(*args, **kwargs)
                 finally:
                     self._depth -= 1
+                if kwargs.get("async_op") and signature.reduce is not None and self.is_compared():
+                    with self.shield:
+                        tensor = _argument(signature.given, args, kwargs)
+                        self.unfinished.add(result, tensor, calling_line())
                 if given is not None and given.hashes and call is not None:
                     with self.shield, private.unobserved():
                         self._ended(signature, args, kwargs, call, given)

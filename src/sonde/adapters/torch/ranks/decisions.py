@@ -14,7 +14,7 @@ from sonde.adapters.torch.debugging.optimizers import parameters_of
 from sonde.adapters.torch.ranks.layout import plain_name
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.core.weak_table import WeakTable
-from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL
+from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL, STEPS_BEFORE
 
 _MOST_NAMES: Final = 5
 _MOST_MODULES: Final = 10_000
@@ -61,9 +61,12 @@ def decisions(
     optimizers: Sequence[torch.optim.Optimizer],
     step: RunningStep,
     parameter_name: Callable[[torch.Tensor], str],
+    first_step: int,
 ) -> dict[str, str]:
     """By name what was decided in ``step``; what is not there is ``none``."""
     found = {"skipped step": str(step.is_skipped)}
+    if first_step:
+        found[STEPS_BEFORE] = str(first_step)
     frozen: list[str] = []
     for number, optimizer in enumerate(optimizers):
         rates = [group.get("lr") for group in optimizer.param_groups]

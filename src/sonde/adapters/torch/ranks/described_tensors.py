@@ -49,6 +49,7 @@ class DescribedTensors:
         )
         self.copies = FollowedCopies(self.layout, shield)
         self.reduced = ReducedGradients()
+        self._left: dict[int, torch.Tensor] = {}
         self._world_size = 1
 
     def install(self, is_wanted: Callable[[], bool], undo: ExitStack) -> None:
@@ -121,6 +122,16 @@ class DescribedTensors:
             for described, tensor in zip(self.layout.named.values(), self._tensors(), strict=True)
         )
 
+    def backward_left(self) -> None:
+        """A backward pass of a compared step has ended: keep the projections of what it has left,
+        which DDP and FSDP have exchanged by now."""
+        with private.unobserved(), torch.no_grad():
+            for optimizer in self.optimizers:
+                for parameter in parameters_of(optimizer):
+                    values = None if parameter.grad is None else plain(parameter.grad)
+                    if values is not None and values.is_floating_point():
+                        self._left[private.tensor_id(parameter)] = project(values)
+
     def measure(self, parameters: Sequence[torch.Tensor], step: RunningStep) -> None:
         """Hash and project the gradients that the optimizer uses, each parameter once a step."""
         assert self._local is not None
@@ -134,13 +145,17 @@ class DescribedTensors:
                     if not known.is_inferred:
                         step.without.append(known.name)
                     continue
-                report = _gradient(known.name, parameter.grad, self._local.of(parameter))
+                if _is_partial(parameter.grad):
+                    continue  # The optimizer's ops add up the parts of the ranks.
+                left = self._left.get(private.tensor_id(parameter))
+                report = _gradient(known.name, parameter.grad, self._local.of(parameter), left)
                 if report is not None:
                     step.gradients[known.name] = replace(report, reductions=count)
 
     def squares(self, parameters: Sequence[torch.Tensor]) -> dict[str, float]:
         """The sum of the squares of gradients by the group that shards them, empty name: none;
-        empty if the placement of one is inferred, or over several groups."""
+        empty if the placement of one is inferred, or over several groups, or if ranks have parts of
+        one that are not added up."""
         found: dict[str, float] = {}
         for parameter, norm in zip(
             parameters, norms([each.grad for each in parameters]), strict=True
@@ -149,7 +164,7 @@ class DescribedTensors:
             if known is None or known.is_inferred:
                 return {}
             groups = [each.group for each in known.placements if each.kind != "replicated"]
-            if len(groups) > 1:
+            if len(groups) > 1 or _is_partial(parameter.grad):
                 return {}
             if parameter.grad is not None:
                 group = groups[0] if groups else ""
@@ -159,6 +174,7 @@ class DescribedTensors:
     def step_ended(self) -> None:
         self.buffers.step_ended()
         self.reduced.step_ended()
+        self._left.clear()
         if self._local is not None:
             self._local.clear()
 
@@ -185,13 +201,22 @@ class DescribedTensors:
         return [alive.get(key) for key in self.layout.named]
 
 
+def _is_partial(gradient: torch.Tensor | None) -> bool:
+    """Whether each rank has a part of a sum, as DTensors say it."""
+    return any(each.is_partial() for each in getattr(gradient, "placements", ()))
+
+
 def _gradient(
-    name: str, gradient: torch.Tensor, local: LocalGradient | None
+    name: str,
+    gradient: torch.Tensor,
+    local: LocalGradient | None,
+    left: torch.Tensor | None,
 ) -> RankGradient | None:
     values = plain(gradient)
     if values is None or not values.is_floating_point():
         return None
     used = tuple(project(values).tolist())
+    before = () if left is None else tuple(left.tolist())
     total: tuple[float, ...] = ()
     last: tuple[float, ...] = ()
     if local is not None and local.total is not None and local.last is not None:
@@ -205,4 +230,5 @@ def _gradient(
         last,
         is_finite=all(map(math.isfinite, used)),
         is_local_finite=all(map(math.isfinite, total)),
+        left=before if before != used and all(map(math.isfinite, before)) else (),
     )

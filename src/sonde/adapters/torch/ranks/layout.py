@@ -6,8 +6,6 @@ DDP. What is left is inferred: a parameter that all ranks begin with alike is re
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.ranks.environment import environment
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
 from sonde.ranks.between_samples import has_spots
 from sonde.ranks.job_step import ranks_text
@@ -32,10 +31,6 @@ _BUFFER, _COPY = -1, -2
 _DATA = ("dp", "data", "fsdp", "replicate", "shard", "ddp", "hsdp")
 _TENSOR = ("tp", "tensor", "model", "sp", "cp")
 _PIPELINE = ("pp", "pipe", "stage")
-_ENVIRONMENT = (
-    *("OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "NCCL_ALGO", "TORCH_ALLOW_TF32_OVERRIDE"),
-    *("PYTHONHASHSEED", "TORCH_NCCL_NAN_CHECK"),
-)
 
 
 def group_name(group: Any) -> str:
@@ -63,16 +58,23 @@ class TensorPlacements:
         """Learn the layout of these parameters. ``modules``: the outermost ones that have run."""
         self._add_group(None, None)
         known = list(modules)
+        listed = list(parameters)
         wrapped: dict[int, DistributedDataParallel] = {}
+        sharded: set[int] = set()
         for label, module in known:
-            prefix = f"{label}." if len(known) > 1 else ""
+            # A rank may not have run a second network yet that others have: what is optimized tells
+            # that there is one.
+            inside = {private.tensor_id(each) for each in module.parameters()}
+            is_all = all(private.tensor_id(each) in inside for each in listed)
+            prefix = "" if len(known) == 1 and is_all else f"{label}."
             for name, parameter in module.named_parameters():
                 self._names.setdefault(private.tensor_id(parameter), prefix + plain_name(name))
             for inner in module.modules():
                 if isinstance(inner, DistributedDataParallel):
                     for parameter in inner.parameters():
                         wrapped[private.tensor_id(parameter)] = inner
-        listed = list(parameters)
+                elif _is_sharded_by_fsdp(inner):
+                    sharded |= {private.tensor_id(each) for each in inner.parameters()}
         wrappers = {id(each.process_group): each.process_group for each in wrapped.values()}
         attributes = MegatronLayout.of(listed, list(wrappers.values()))
         for number, tensor in enumerate(listed):
@@ -81,7 +83,8 @@ class TensorPlacements:
                 name = self._names.get(key, f"parameter_{number}")
                 found = self._declared(name)
                 if found is None:
-                    found = self._found(tensor, wrapped.get(key), attributes)
+                    role: GroupRole | None = "data" if key in sharded else None
+                    found = self._found(tensor, wrapped.get(key), attributes, role)
                 self.named[key, ""] = _described(name, tensor, found)
 
     @property
@@ -159,7 +162,7 @@ class TensorPlacements:
             dict(self.groups),
             dict(self.roles),
             tuple(self.named.values()),
-            _environment(self.named.values()),
+            environment(),
         )
 
     def _declared(self, name: str) -> tuple[Placement, ...] | None:
@@ -182,11 +185,13 @@ class TensorPlacements:
         parameter: torch.Tensor,
         wrapper: DistributedDataParallel | None,
         attributes: MegatronLayout | None,
+        role: GroupRole | None = None,
     ) -> tuple[Placement, ...] | None:
-        """What torch and the attributes of the parameter say; None if that is nothing."""
+        """What torch and the attributes of the parameter say; None if that is nothing. ``role``:
+        of the dimensions of a mesh that have no names."""
         mesh = getattr(parameter, "device_mesh", None)
         if mesh is not None and mesh.size() > 1:
-            return tuple(self._mesh_placements(parameter, mesh))
+            return tuple(self._mesh_placements(parameter, mesh, role))
         placements = []
         if attributes is not None:
             for group, role, kind, dim in attributes.placements(parameter):
@@ -197,11 +202,13 @@ class TensorPlacements:
                 placements.append(Placement(group, "replicated"))
         return tuple(placements) or None
 
-    def _mesh_placements(self, parameter: Any, mesh: Any) -> Iterator[Placement]:
+    def _mesh_placements(
+        self, parameter: Any, mesh: Any, role: GroupRole | None
+    ) -> Iterator[Placement]:
         names = mesh.mesh_dim_names or ()
         for number, placement in enumerate(parameter.placements):
             label = names[number] if number < len(names) else ""
-            group = self._add_group(mesh.get_group(number), _role(label))
+            group = self._add_group(mesh.get_group(number), _role(label) if label else role)
             kind = type(placement).__name__
             if kind == "Replicate":
                 yield Placement(group, "replicated")
@@ -230,6 +237,11 @@ def outermost(modules: Mapping[nn.Module, str]) -> list[tuple[str, nn.Module]]:
             counts[label] += 1
             found.append((label if counts[label] == 1 else f"{label}_{counts[label]}", module))
     return found
+
+
+def _is_sharded_by_fsdp(module: nn.Module) -> bool:
+    """Whether ``fully_shard`` was called on it. Imports nothing: FSDP takes a while."""
+    return any(each.__name__ == "FSDPModule" for each in type(module).__mro__)
 
 
 def _described(
@@ -262,17 +274,3 @@ def _role(label: str) -> GroupRole | None:
     if any(word in text for word in _DATA):
         return "data"
     return "tensor" if any(word in text for word in _TENSOR) else None
-
-
-def _environment(tensors: Iterable[RankTensor]) -> dict[str, str]:
-    """What must be the same on all ranks."""
-    found = {
-        "the version of torch": str(torch.__version__),
-        "the version of Python": platform.python_version(),
-        "the default dtype": str(torch.get_default_dtype()),
-        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        # Not the optimizer's state: ranks describe themselves before or after it is made.
-        "the number of parameters": str(sum(each.kind == "parameter" for each in tensors)),
-    }
-    return {**found, **{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}}

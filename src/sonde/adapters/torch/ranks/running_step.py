@@ -20,7 +20,7 @@ class RunningStep:
     """Collected between two steps of the optimizer; a new one for each. ``divisor``: what the
     program divides the loss by. ``backward_ns``: when the first backward pass began. ``in_eval``:
     the trained network that ran last, with gradients, if that was in eval mode;
-    ``modules_in_eval``: those inside it, if it was not."""
+    ``modules_in_eval``: those inside it, if it was not. ``unfinished``: as of a `StepReport`."""
 
     gradients: dict[str, RankGradient] = field(default_factory=dict)
     without: list[str] = field(default_factory=list)
@@ -39,6 +39,7 @@ class RunningStep:
     backward_ns: int = 0
     in_eval: str = ""
     modules_in_eval: str = ""
+    unfinished: tuple[str, ...] = ()
 
     def is_scaled(self, world_size: int) -> bool:
         """Whether the program weighs the loss of this rank: divides it by the number of ranks or a
@@ -67,4 +68,5 @@ class RunningStep:
             ops=self.ops,
             origin=self.origin,
             reported=self.reported,
+            unfinished=self.unfinished,
         )

@@ -23,6 +23,7 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
+from sonde.adapters.torch.ranks.collectives import UnfinishedCollectives
 from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
@@ -54,7 +55,7 @@ class StepReporter:
     ) -> None:
         self._send = send
         self._shield = shield
-        self.step = 0
+        self.step = self.first = 0
         self.is_on = False
         self._rank = 0
         self._world_size = 1
@@ -71,6 +72,7 @@ class StepReporter:
         self._hook = OutermostHook(self._module_begins, self._module_ended)
         self._last_loss: tuple[float, int | None] | None = None
         self._running = RunningStep()
+        self.unfinished = UnfinishedCollectives()
 
     def install(self, undo: ExitStack) -> None:
         self.tensors.install(lambda: self.is_sampled, undo)
@@ -88,10 +90,21 @@ class StepReporter:
         self.tensors.begin(rank, world_size)
         self.is_on = True
 
+    def begin_at(self, step: int) -> None:
+        """The running step has another number, because steps were made before this run."""
+        self.first += step - self.step
+        self.step = step
+
     @property
     def is_sampled(self) -> bool:
         """Whether the running step is compared."""
-        return self.is_on and self._sampling.is_sampled(self.step)
+        return self.is_on and self._sampling.is_sampled(self._made)
+
+    @property
+    def _made(self) -> int:
+        """How many steps were made in this run. Ranks may number steps differently, as when one of
+        them alone has loaded a checkpoint."""
+        return self.step - self.first
 
     # --------------------------------------------------------------------- hooks
 
@@ -161,6 +174,9 @@ class StepReporter:
     def backward_ended(self, error: Exception | None) -> None:
         """Gradients are compared when the optimizer begins."""
         self.tensors.reduced.backward(has_ended=True)
+        if error is None and self.is_sampled:
+            with self._shield, self._timed():
+                self.tensors.backward_left()
         if self._search is not None:
             self._search.backward_ended()
 
@@ -197,6 +213,7 @@ class StepReporter:
             return
         with self._timed():
             step = self._running
+            step.unfinished = step.unfinished or self.unfinished.take()
             step.source = calling_line()
             self._last.take(sys._getframe(1))
             parameters = self.tensors.add_optimizer(optimizer, step.source)
@@ -227,7 +244,7 @@ class StepReporter:
         was_sampled = self.is_sampled
         with self._timed():
             self._keep_spots()
-            if self._sampling.options.is_sampled(self.step):
+            if self._sampling.options.is_sampled(self._made):
                 self._send_spots()
             report = self._running.report(
                 self._rank, self.step, self._world_size, self._loss.take()
@@ -239,8 +256,9 @@ class StepReporter:
                     activations=self._outputs.take(),
                     entry=self._outputs.take_entry(),
                     decisions=decisions(
-                        self.tensors.optimizers, self._running, self._parameter_name
+                        self.tensors.optimizers, self._running, self._parameter_name, self.first
                     ),
+                    first=self.first,
                 )
             )
             self.tensors.step_ended()
@@ -259,9 +277,9 @@ class StepReporter:
     # ------------------------------------------------------------------------ parts
 
     def _keep_spots(self) -> None:
-        if self._sampling.has_spots(self.step):
+        if self._sampling.has_spots(self._made):
             began = time.perf_counter()
-            self._spots.add(self.step, self.tensors.replicas())
+            self._spots.add(self._made, self.tensors.replicas())
             self._sampling.spent_on_spots = time.perf_counter() - began
 
     def _send_spots(self) -> None:
@@ -285,11 +303,11 @@ class StepReporter:
     def _modules_in_eval(self, network: nn.Module) -> str:
         if not network.training:
             return ""
-        return self._modes.in_eval(network, is_new=self._sampling.options.is_sampled(self.step))
+        return self._modes.in_eval(network, is_new=self._sampling.options.is_sampled(self._made))
 
     def _is_tensor_parallel(self, module: nn.Module) -> bool:
         layout = self.tensors.layout
-        if layout.roles or self.step:
+        if layout.roles or self._made:
             return "tensor" in layout.roles.values()
         return layout.declares("tensor") or may_be_tensor_parallel(module)
 
@@ -323,6 +341,10 @@ def _norm(parameters: Sequence[torch.Tensor]) -> float:
 
 
 def _number(loss: Any) -> float:
+    """The loss; NaN if it is no single number, or not yet known on this rank."""
     is_scalar = isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.is_complex()
+    if not is_scalar or not all(each.is_replicate() for each in getattr(loss, "placements", ())):
+        return math.nan
     with private.unobserved():
-        return float(loss.detach()) if is_scalar else math.nan
+        values = plain(loss)
+        return math.nan if values is None else float(values)

@@ -47,6 +47,7 @@ address of the server of an earlier one."""
 _FLUSH_SECONDS: Final = 0.1
 _HURRY_SECONDS: Final = 0.01
 _LOOK_SECONDS: Final = 0.25
+_MEET_SECONDS: Final = 5.0
 _FIND_SECONDS: Final = 25.0
 _SETTLE_SECONDS: Final = 20.0
 _END_SECONDS: Final = 30.0
@@ -104,6 +105,7 @@ class ReportSender:
         self._sending = threading.Lock()
         self._calls: set[tuple[object, ...]] = set()
         self._summary = threading.Event()
+        self._met = threading.Event()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._work, name="sonde-ranks", daemon=True)
         start_thread(self._thread)
@@ -155,6 +157,12 @@ class ReportSender:
         if self._server is not None:
             self._server.leave()
 
+    def meet(self) -> None:
+        """Wait some seconds until this rank is connected to the server: the job may crash a moment
+        later. Ranks do not wait for each other."""
+        if not self._is_debugged:
+            self._met.wait(_MEET_SECONDS)
+
     def settle(self) -> None:
         """The store is about to go: wait some seconds until this rank knows the server, and rank 0
         until all do. A job of a second ends before its server has started."""
@@ -177,12 +185,15 @@ class ReportSender:
         except Exception as error:  # The training goes on, whatever happens in this thread.
             _log.exception("the reports of this rank cannot be sent")
             self._unchecked(f"{type(error).__name__}: {error}")
+        finally:
+            self._met.set()
 
     def _exchange(self) -> None:
         link = self._shared_link() if self._is_debugged else self._own_link()
         if link is None:
             return
         self._link = link
+        self._met.set()
         link.send(messages.JobStart(self._options.hang_seconds))
         while True:
             is_last = self._is_ending
@@ -229,6 +240,7 @@ class ReportSender:
 
     def _find(self) -> ServerAddress | None:
         """The address that rank 0 has written; of a job that ends sooner, some seconds longer."""
+        pause = _LOOK_SECONDS / 16
         while not self._is_late():
             try:
                 if self._store.check([self._address_key]):
@@ -237,7 +249,8 @@ class ReportSender:
                     return msgspec.json.decode(text, type=ServerAddress)
             except (RuntimeError, msgspec.DecodeError):  # The store is gone with rank 0.
                 return None
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(pause)
+            pause = min(2 * pause, _LOOK_SECONDS)
         return None
 
     def _is_late(self) -> bool:
