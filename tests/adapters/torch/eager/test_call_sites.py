@@ -15,7 +15,7 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.attach import attach
-from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.eager import dispatch_mode, matcher
 from sonde.adapters.torch.steps.dispatch_cost import dispatch_seconds
 from sonde.adapters.torch.steps.novelty import Novelty, StepWork
 from sonde.capture.options import config_from_options
@@ -137,14 +137,19 @@ def test_the_graph_is_the_same_if_ops_at_new_places_are_not_learned_at_once(
     assert late[1][final].nodes == learned[1][final].nodes
 
 
-def test_a_step_that_repeats_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_repeats_is_learned_at_once_if_there_are_few_kinds_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_mode, "_FEW_KINDS", 1)
     told: list[int] = []
 
     with attach(config_from_options(tmp_path, {}, overflow=True), starts_at_once=True) as capture:
         tables = capture.adapter.observer.tables
-        train((6,) * 8, after_step=lambda: told.append(tables.provisional_count))
+        train((6,) * 6 + (5,) * 6, after_step=lambda: told.append(tables.provisional_count))
     assert told[0] > 0
-    assert told[-1] == told[-2] == told[-3]
+    assert told[3] == told[4] == told[5]
+    # To make the records of the second kind takes longer than they would save.
+    assert told[5] < told[6] < told[-2] < told[-1]
 
 
 def test_a_fault_in_a_step_that_does_not_repeat_has_the_same_report(
