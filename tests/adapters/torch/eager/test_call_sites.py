@@ -296,6 +296,23 @@ def test_no_line_where_observing_is_cheap(seconds_per_op: float, step: StepWork)
     assert not lines_of(Novelty(lambda: seconds_per_op), step)
 
 
+def test_a_long_step_is_told_while_it_runs() -> None:
+    # As many ops and seconds as in the first pass of LBFGS, pass by pass.
+    tiny = Novelty(lambda: 5e-6)
+    told = [tiny.step_runs(StepWork(900, 30_000 * at, 31_000 * at, 0.8 * at)) for at in range(4)]
+    (line,) = filter(None, told)
+    assert line is told[2]
+    assert "60000 such ops in the running step" in line
+    assert "about 4 times slower (estimated)" in line
+    assert not any(
+        tiny.step_ended(StepWork(0, at, at, at)) for at in range(10**6, 4 * 10**7, 10**6)
+    )
+    learned = Novelty().step_runs(StepWork(60_000, 0, 60_000, 9.0))
+    assert learned is not None
+    assert "60000 ops of the running step had to be learned" in learned
+    assert Novelty(lambda: 5e-6).step_runs(StepWork(900, 60_000, 62_000, 90.0)) is None
+
+
 def test_a_training_of_few_long_steps_is_told_before_it_ends() -> None:
     long, short = StepWork(0, 20_000, 21_000, 0.5), StepWork(0, 2000, 2100, 0.05)
     assert len(lines_of(Novelty(lambda: 5e-6), long, steps=8)) == 1
