@@ -4,6 +4,7 @@
 
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace sonde_match {
 
@@ -56,14 +57,18 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
   for (const FastLeaf& leaf : self->fast_leaves)
     for (const Owned* field : {&leaf.token, &leaf.node, &leaf.label.label})
       if (int stop = field->visit(visit, arg)) return stop;
-  return self->arguments.visit(visit, arg);
+  for (const Argument& argument : self->arguments) {
+    if (int stop = argument.name.visit(visit, arg)) return stop;
+    if (int stop = argument.value.visit(visit, arg)) return stop;
+  }
+  return 0;
 }
 
 int Node_clear(Node* self) {
   forget_fast_path(self);
-  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code,
-                       &self->arguments})
+  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code})
     field->reset();
+  drop(self->arguments);
   drop(self->leaves);
   drop(self->in_refs);
   drop(self->sources);
@@ -81,17 +86,34 @@ int Node_clear(Node* self) {
   return 0;
 }
 
+// Memory of freed nodes, without fields. A step that does not repeat makes a node for each op and frees
+// them all at its end. If Python allocated each, its collector would count them, and search all objects
+// of the program again and again.
+std::vector<Node*> spare_nodes;
+constexpr size_t kMostSpareNodes = 16384;
+
 void Node_dealloc(Node* self) {
   PyObject_GC_UnTrack(self);
   Node_clear(self);
   static_cast<NodeFields*>(self)->~NodeFields();
   --living.nodes;
-  Py_TYPE(self)->tp_free(self);
+  if (spare_nodes.size() < kMostSpareNodes)
+    spare_nodes.push_back(self);
+  else
+    Py_TYPE(self)->tp_free(self);
 }
 
 PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
-  Node* self = static_cast<Node*>(type->tp_alloc(type, 0));
-  if (!self) return nullptr;
+  Node* self;
+  if (spare_nodes.empty()) {
+    self = static_cast<Node*>(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+  } else {
+    self = spare_nodes.back();
+    spare_nodes.pop_back();
+    PyObject_Init(self, type);
+    PyObject_GC_Track(self);
+  }
   new (static_cast<NodeFields*>(self)) NodeFields();
   ++living.nodes;
   return self;

@@ -26,6 +26,12 @@ struct FastLeaf {
   RowLabel label;
 };
 
+// One argument of an op that has a provisional node: `...` in place of one with tensors.
+struct Argument {
+  Owned name;  // of a keyword argument
+  Owned value;
+};
+
 struct CallSite;
 struct Matcher;
 struct Node;
@@ -69,7 +75,7 @@ struct NodeFields {
   Node* cause = nullptr;               // in backward: the forward op
   LastingVector<Owned> in_geometries;    // bytes
   LastingVector<Py_ssize_t> leaf_slots;  // of `leaves`
-  Owned arguments;                     // (args, kwargs), `...` for those with tensors
+  LastingVector<Argument> arguments;
 
   bool has_fast_path() const { return rows || screen; }
 };

@@ -88,27 +88,31 @@ bool has_tensors(Matcher* self, PyObject* value) {
   return !items.empty();
 }
 
-// The arguments without tensors, for the attributes of the op; empty with an error set.
-Owned plain_arguments(Matcher* self, PyObject* args, PyObject* kwargs) {
+// Keeps the arguments for the attributes of the op.
+void keep_arguments(Matcher* self, PyObject* args, PyObject* kwargs, Node* node) {
+  const auto keep = [&](PyObject* name, PyObject* value) {
+    node->arguments.push_back(
+        {Owned::share(name), Owned::share(has_tensors(self, value) ? Py_Ellipsis : value)});
+  };
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
-  const Owned plain = Owned::take(PyTuple_New(count));
-  const Owned named = kwargs ? Owned::take(PyDict_New()) : Owned::share(Py_None);
-  if (!plain || !named) return {};
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* value = PyTuple_GET_ITEM(args, i);
-    PyTuple_SET_ITEM(plain.get(), i,
-                     Py_NewRef(has_tensors(self, value) ? Py_Ellipsis : value));
-  }
+  node->arguments.reserve(static_cast<size_t>(count + (kwargs ? PyDict_GET_SIZE(kwargs) : 0)));
+  for (Py_ssize_t i = 0; i < count; ++i) keep(nullptr, PyTuple_GET_ITEM(args, i));
   PyObject *name, *value;
   Py_ssize_t position = 0;
-  while (kwargs && PyDict_Next(kwargs, &position, &name, &value))
-    if (PyDict_SetItem(named.get(), name, has_tensors(self, value) ? Py_Ellipsis : value) < 0)
+  while (kwargs && PyDict_Next(kwargs, &position, &name, &value)) keep(name, value);
+}
+
+// What keep_arguments kept as (args, kwargs); empty with an error set.
+Owned arguments_of(const Node* node) {
+  const Owned plain = Owned::take(PyList_New(0));
+  const Owned named = Owned::take(PyDict_New());
+  if (!plain || !named) return {};
+  for (const Argument& each : node->arguments)
+    if ((each.name ? PyDict_SetItem(named.get(), each.name.get(), each.value.get())
+                   : PyList_Append(plain.get(), each.value.get())) < 0)
       return {};
-  // Numbers, and small lists of them: many of these are kept, and the collector need not visit them.
-  PyObject_GC_UnTrack(plain.get());
-  Owned both = Owned::take(PyTuple_Pack(2, plain.get(), named.get()));
-  if (both) PyObject_GC_UnTrack(both.get());
-  return both;
+  const Owned args = Owned::take(PyList_AsTuple(plain.get()));
+  return args ? Owned::take(PyTuple_Pack(2, args.get(), named.get())) : Owned();
 }
 
 // The reference of one output; empty with an error set. The same as output_ref in op_outputs.py.
@@ -169,8 +173,7 @@ Made make_provisional(Matcher* self, CallSite* site, Node* cause, const Tensors&
     const Made added = add_input(self, site, tensors, slot, node);
     if (added != Made::kDone) return added;
   }
-  node->arguments = plain_arguments(self, args, kwargs);
-  if (!node->arguments) return Made::kError;
+  keep_arguments(self, args, kwargs, node);
   node->generation = self->generation;
   node->wanted = 1;
   node->has_leaves = !node->leaves.empty();
@@ -282,16 +285,18 @@ bool complete(Node* node) {
   const auto leaves = tuple_of(node->leaves.size(), [&](size_t i) {
     return Owned::take(Py_BuildValue("(nO)", node->leaf_slots[i], node->leaves[i].get()));
   });
-  if (!in_refs || !sources || !in_specs || !outs || !out_specs || !returned || !leaves)
+  const Owned arguments = arguments_of(node);
+  if (!in_refs || !sources || !in_specs || !outs || !out_specs || !returned || !leaves ||
+      !arguments)
     return false;
   PyObject* cause = node->cause ? node->cause->record.get() : Py_None;
   if (!cause) cause = Py_None;
   node->record = Owned::take(PyObject_CallFunctionObjArgs(
       self->complete_node.get(), static_cast<PyObject*>(node), node->site->description.get(),
-      node->parent->record.get(), cause, node->arguments.get(), in_refs.get(), sources.get(),
+      node->parent->record.get(), cause, arguments.get(), in_refs.get(), sources.get(),
       in_specs.get(), outs.get(), out_specs.get(), returned.get(), leaves.get(), nullptr));
   if (!node->record) return false;
-  node->arguments.reset();
+  node->arguments.clear();
   node->in_geometries.clear();
   PyObject_GC_Track(static_cast<PyObject*>(node));
   for (const Out& out : node->outs) PyObject_GC_Track(out.ref.get());
@@ -330,15 +335,20 @@ void drop_provisional(Matcher* self) {
   nodes.swap(self->provisional);
   self->waiting = 0;
   self->trail = 0;
+  std::vector<Owned> refs;
+  refs.reserve(nodes.size());
   for (const OwnedNode& node : nodes) {
     node->matcher = nullptr;
     node->parent = nullptr;
     node->cause = nullptr;
     if (node->record) continue;
-    // A reference refers to itself as its values.
-    for (const Out& out : node->outs)
-      set_ref_field(out.ref.get(), ref_layout.values, Py_NewRef(Py_None));
+    for (const Out& out : node->outs) refs.push_back(Owned::share(out.ref.get()));
   }
+  nodes.clear();
+  // A reference refers to itself as its values.
+  for (const Owned& ref : refs)
+    set_ref_field(ref.get(), ref_layout.values, Py_NewRef(Py_None));
+  for (Owned& ref : refs) reuse_ref(std::move(ref));
 }
 
 }  // namespace sonde_match

@@ -5,6 +5,9 @@
 
 #include <structmember.h>
 
+#include <utility>
+#include <vector>
+
 namespace sonde_match {
 
 using sonde::Owned;
@@ -41,30 +44,49 @@ inline PyObject* leaf_of_ref(PyObject* ref) {
   return leaf && leaf != Py_None ? leaf : nullptr;
 }
 
+// References of steps that have ended, to be used again: as with nodes (node.cpp), Python's collector would
+// count each one that is allocated.
+inline std::vector<PyObject*> spare_refs;
+constexpr size_t kMostSpareRefs = 16384;
+
+// Keeps a reference for make_ref if no other object has it.
+inline void reuse_ref(Owned ref) {
+  if (Py_REFCNT(ref.get()) != 1 || spare_refs.size() >= kMostSpareRefs ||
+      Py_TYPE(ref.get()) != ref_layout.type)
+    return;
+  PyObject_GC_UnTrack(ref.get());
+  for (Py_ssize_t place : {ref_layout.owner, ref_layout.geometry, ref_layout.leaf,
+                           ref_layout.values, ref_layout.mark})
+    set_ref_field(ref.get(), place, Py_NewRef(Py_None));
+  spare_refs.push_back(ref.release());
+}
+
 // A reference of an output, without an owner; empty with an error set.
 inline Owned make_ref(Py_ssize_t slot, Owned geometry, bool is_unfilled, bool has_gaps) {
   const RefLayout& at = ref_layout;
-  PyObject* ref = at.type->tp_alloc(at.type, 0);
-  PyObject* number = ref ? PyLong_FromSsize_t(slot) : nullptr;
-  PyObject* round = ref ? PyLong_FromLong(-1) : nullptr;
-  if (!number || !round) {
-    Py_XDECREF(number);
-    Py_XDECREF(round);
-    Py_XDECREF(ref);
-    return {};
+  Owned number = Owned::take(PyLong_FromSsize_t(slot));
+  Owned round = Owned::take(PyLong_FromLong(-1));
+  Owned ref;
+  if (spare_refs.empty()) {
+    ref = Owned::take(at.type->tp_alloc(at.type, 0));
+  } else {
+    ref = Owned::take(spare_refs.back());
+    spare_refs.pop_back();
   }
-  *field_at(ref, at.owner) = Py_NewRef(Py_None);
-  *field_at(ref, at.slot) = number;
-  *field_at(ref, at.geometry) = geometry.release();
-  *field_at(ref, at.leaf) = Py_NewRef(Py_None);
-  *field_at(ref, at.values) = Py_NewRef(ref);
-  *field_at(ref, at.is_unfilled) = Py_NewRef(is_unfilled ? Py_True : Py_False);
-  *field_at(ref, at.has_gaps) = Py_NewRef(has_gaps ? Py_True : Py_False);
-  *field_at(ref, at.mark) = Py_NewRef(Py_None);
-  *field_at(ref, at.version) = Py_NewRef(Py_None);
-  *field_at(ref, at.round) = round;
-  PyObject_GC_UnTrack(ref);  // until it has an owner
-  return Owned::take(ref);
+  if (!ref || !number || !round) return {};
+  PyObject* made = ref.get();
+  set_ref_field(made, at.owner, Py_NewRef(Py_None));
+  set_ref_field(made, at.slot, number.release());
+  set_ref_field(made, at.geometry, geometry.release());
+  set_ref_field(made, at.leaf, Py_NewRef(Py_None));
+  set_ref_field(made, at.values, Py_NewRef(made));
+  set_ref_field(made, at.is_unfilled, Py_NewRef(is_unfilled ? Py_True : Py_False));
+  set_ref_field(made, at.has_gaps, Py_NewRef(has_gaps ? Py_True : Py_False));
+  set_ref_field(made, at.mark, Py_NewRef(Py_None));
+  set_ref_field(made, at.version, Py_NewRef(Py_None));
+  set_ref_field(made, at.round, round.release());
+  PyObject_GC_UnTrack(made);  // until it has an owner
+  return ref;
 }
 
 // learn_ref_layout(TensorRef, StepInput): before anything else here is used.

@@ -84,7 +84,10 @@ EXPECTED = {
     "word_model": Expected(
         0,
         1,
-        ("Default/network-TransformerModel/encoder-TransformerEncoderLayer/linear1-Linear/",),
+        (
+            "Default/network-TransformerModel/encoder-TransformerEncoder/layers-ModuleList/"
+            "0-TransformerEncoderLayer/linear1-Linear/",
+        ),
         "harmless",
         (EVALUATION, NO_OPTIMIZER),
     ),

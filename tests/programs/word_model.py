@@ -1,5 +1,5 @@
 """A word model without an optimizer: the script updates the weights itself. Its mask is the
-logarithm of a triangle of ones."""
+logarithm of a triangle of ones, which the encoder only compares with a mask of its own."""
 
 import torch
 from results import FAULT_STEP, print_results
@@ -10,12 +10,13 @@ class TransformerModel(nn.Module):
     def __init__(self, words=12, width=8):
         super().__init__()
         self.input_emb = nn.Embedding(words, width)
-        self.encoder = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.2)
+        layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.2)
+        self.encoder = nn.TransformerEncoder(layer, 1)
         self.decoder = nn.Linear(width, words)
 
     def forward(self, source):
         mask = torch.log(torch.tril(torch.ones(len(source), len(source))))
-        x = self.encoder(self.input_emb(source), src_mask=mask)
+        x = self.encoder(self.input_emb(source), mask=mask)
         return nn.functional.log_softmax(self.decoder(x), dim=-1)
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sonde.core.graph import Edge, OpNode, TensorSpec
+from sonde.watch.faults import find_results
 from sonde.watch.origins import OriginTracker
 
 SPEC = TensorSpec("float32", (2,))
@@ -100,3 +101,28 @@ def test_a_node_that_only_orders_ops_of_the_optimizer_reads_no_values() -> None:
         assert made is not None
         faults.append(made.origin.is_fault)
     assert faults == [False, True]
+
+
+def test_what_is_only_compared_is_no_result_but_in_a_weight_that_the_program_updates() -> None:
+    def node(name: str, *producers: str, phase: Any = "forward", kind: Any = "op") -> OpNode:
+        edges = tuple(Edge(producer, 0, SPEC) for producer in producers)
+        is_read_only = name.startswith("isfinite")
+        outputs = (TensorSpec("bool" if is_read_only else "float32", (2,)),)
+        return OpNode(name, name.partition("-")[0], "", phase, kind, edges, outputs)
+
+    nodes = [
+        node("mask"),
+        node("isfinite-0", "mask"),
+        node("weight", kind="parameter"),
+        node("mul", "weight"),
+        node("ones_like", "mul", phase="backward"),
+        node("gradient", "ones_like", phase="backward"),
+        node("step", "gradient"),
+        node("isfinite-1", "step"),
+        node("view", "weight"),
+        node("add_", "view"),
+        node("isfinite-2", "add_"),
+    ]
+    is_result = find_results(nodes)
+    found = [each.name for each in nodes if is_result((each.name, 0))]
+    assert [each for each in found if not each.startswith("isfinite")] == ["step", "add_"]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from sonde.core.graph import GRADIENTS
 from sonde.core.observation import Observation, ObservedTensor
-from sonde.watch.op_types import LOSS_READERS, ORDERING, SCALER_CHECK
+from sonde.watch.op_types import LOSS_READERS, ORDERING, SCALER_CHECK, VIEWS, is_in_place
 
 Place = tuple[str, int]
 """An op and the slot of one of its outputs."""
@@ -24,6 +24,8 @@ class StepNode(Protocol):
     def type(self) -> str: ...
     @property
     def phase(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
     @property
     def inputs(self) -> Sequence[Any]: ...
     @property
@@ -82,12 +84,34 @@ def find_used(nodes: Iterable[StepNode]) -> set[tuple[str | None, int]]:
     }
 
 
+def find_compared(nodes: Iterable[StepNode]) -> set[Place]:
+    """The outputs of the forward pass that ops only read, without computing with them, such as a
+    mask that is compared with another one. Not those that come from a gradient, nor what was
+    written into a tensor from before the step: both may be weights that the program updates."""
+    computing: set[str] = set()
+    lasting: set[str] = set()
+    found: set[Place] = set()
+    read: set[Place] = set()
+    for node in nodes:
+        producers = [edge.producer for edge in node.inputs]
+        if node.phase != "forward" or not computing.isdisjoint(producers):
+            computing.add(node.name)
+            continue
+        is_of_first = is_in_place(node.type) or node.type in VIEWS
+        if node.kind != "op" or (is_of_first and producers and producers[0] in lasting):
+            lasting.add(node.name)
+            continue
+        found.update((node.name, slot) for slot in range(len(node.outputs)))
+        read.update((edge.producer, edge.slot) for edge in node.inputs)
+    return found & read
+
+
 def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool]:
     """A test whether an output is a result of the step that ran ``nodes``; no output is one if the
     step has a loss and an update.
 
-    Without an update, each value that no op computes with is a result; without a loss, each value
-    that no op of the forward pass computes with.
+    Without an update, each value that no op computes with is a result, unless the forward pass only
+    compares it; without a loss, each value that no op of the forward pass computes with.
     """
     nodes = tuple(nodes)
     phases = {"scaled" if node.type == SCALER_CHECK else node.phase for node in nodes}
@@ -97,9 +121,10 @@ def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool]:
     has_results = bool(phases) and not (has_loss and has_update)
     used = find_used(node for node in nodes if node.phase == "forward")
     used_later = find_used(node for node in nodes if node.phase != "forward")
+    compared = find_compared(nodes) if has_loss and has_results else set()
 
     def is_result(place: Place) -> bool:
-        if not has_results or place in used:
+        if not has_results or place in used or place in compared:
             return False
         return place not in used_later or not (has_loss or place[0] in backward)
 

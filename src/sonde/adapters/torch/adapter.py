@@ -82,7 +82,7 @@ class TorchAdapter:
         self._compiler = CompilerWatch(
             compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
         )
-        self._endless = EndlessStep(self._notify, step_by)
+        self._endless = EndlessStep(self._notify, step_by, self._backward_began)
         self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
         self._steps = self._make_step_cycle(structures)
         self._step_hooks = StepHooks(
@@ -106,6 +106,10 @@ class TorchAdapter:
             observe=observe,
             notify=self._notify,
         )
+
+    def _backward_began(self) -> None:
+        with FailureGuard(self._failed):
+            self._steps.backward_began()
 
     def _make_step_cycle(self, structures: Structures) -> StepCycle:
         return StepCycle(

@@ -15,7 +15,7 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.attach import attach
-from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.eager import dispatch_mode, matcher
 from sonde.adapters.torch.steps.dispatch_cost import dispatch_seconds
 from sonde.adapters.torch.steps.novelty import Novelty, StepWork
 from sonde.capture.options import config_from_options
@@ -137,14 +137,19 @@ def test_the_graph_is_the_same_if_ops_at_new_places_are_not_learned_at_once(
     assert late[1][final].nodes == learned[1][final].nodes
 
 
-def test_a_step_that_repeats_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_repeats_is_learned_at_once_if_there_are_few_kinds_of_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_mode, "_FEW_KINDS", 1)
     told: list[int] = []
 
     with attach(config_from_options(tmp_path, {}, overflow=True), starts_at_once=True) as capture:
         tables = capture.adapter.observer.tables
-        train((6,) * 8, after_step=lambda: told.append(tables.provisional_count))
+        train((6,) * 6 + (5,) * 6, after_step=lambda: told.append(tables.provisional_count))
     assert told[0] > 0
-    assert told[-1] == told[-2] == told[-3]
+    assert told[3] == told[4] == told[5]
+    # To make the records of the second kind takes longer than they would save.
+    assert told[5] < told[6] < told[-2] < told[-1]
 
 
 def test_a_fault_in_a_step_that_does_not_repeat_has_the_same_report(
@@ -232,9 +237,11 @@ def test_an_op_that_raises_reaches_the_program(
 def test_nothing_is_kept_of_steps_whose_graph_is_not_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = []
+    counts: list[int] = []
+    collections: list[int] = []
 
     def count() -> None:
+        collections.append(gc.get_stats()[0]["collections"])
         gc.collect()
         counts.append(len(gc.get_objects()))
 
@@ -244,6 +251,8 @@ def test_nothing_is_kept_of_steps_whose_graph_is_not_asked_for(
     observed(tmp_path / "dump", monkeypatch, asks=lambda step: False, run=run)
     # A learned step of this length has thousands of objects.
     assert counts[-1] - counts[-5] < 500
+    # Nodes and references of the steps before are used again: Python's collector counts new ones.
+    assert collections[-1] - collections[-5] <= 4
 
 
 def lines_of(novelty: Novelty, step: StepWork, steps: int = 40) -> list[str]:
@@ -285,6 +294,23 @@ def test_the_user_is_told_by_how_much_tiny_ops_of_such_steps_are_slower() -> Non
 )
 def test_no_line_where_observing_is_cheap(seconds_per_op: float, step: StepWork) -> None:
     assert not lines_of(Novelty(lambda: seconds_per_op), step)
+
+
+def test_a_long_step_is_told_while_it_runs() -> None:
+    # As many ops and seconds as in the first pass of LBFGS, pass by pass.
+    tiny = Novelty(lambda: 5e-6)
+    told = [tiny.step_runs(StepWork(900, 30_000 * at, 31_000 * at, 0.8 * at)) for at in range(4)]
+    (line,) = filter(None, told)
+    assert line is told[2]
+    assert "60000 such ops in the running step" in line
+    assert "about 4 times slower (estimated)" in line
+    assert not any(
+        tiny.step_ended(StepWork(0, at, at, at)) for at in range(10**6, 4 * 10**7, 10**6)
+    )
+    learned = Novelty().step_runs(StepWork(60_000, 0, 60_000, 9.0))
+    assert learned is not None
+    assert "60000 ops of the running step had to be learned" in learned
+    assert Novelty(lambda: 5e-6).step_runs(StepWork(900, 60_000, 62_000, 90.0)) is None
 
 
 def test_a_training_of_few_long_steps_is_told_before_it_ends() -> None:

@@ -49,6 +49,10 @@ _DETACH = torch.ops.aten.detach.default
 # program whose steps all differ, or have a million ops, does not fill the memory.
 _MOST_TRAILS = 10_000
 _MOST_LEARNED = 50_000
+# To make the records of a step takes as long as they save in some thirty steps. Most programs
+# have a few kinds of steps, which repeat for ever: these are learned at once.
+_FEW_KINDS = 8
+_REPEATED, _OFTEN_REPEATED = 2, 32
 # Takes the place of the record of an op of an evaluation whose results are noted.
 _OF_EVALUATION: Any = ()
 
@@ -82,6 +86,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.has_run_graph = False
         self._session = session
         self._trails: Counter[int] = Counter()
+        self._learned_trails = 0
         self._structures = structures
         self._failed = failed
         self._native = matcher.load()
@@ -220,7 +225,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def learn_if_repeated(self) -> None:
         """Make the records of a step that ends if ops without one ran in the same order as in two
-        earlier steps: from the next such step on they are matched, which costs less.
+        earlier steps, or in more if other kinds of steps repeated before: from the next such step
+        on they are matched, which costs less.
 
         Called before the session ends the step, while it says which ops are wanted.
         """
@@ -229,7 +235,9 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         trail = self.tables.trail
         if trail in self._trails or len(self._trails) < _MOST_TRAILS:
             self._trails[trail] += 1
-        if self._trails[trail] > 2 and self.tables.waiting <= _MOST_LEARNED:
+        needed = _REPEATED if self._learned_trails < _FEW_KINDS else _OFTEN_REPEATED
+        if self._trails[trail] > needed and self.tables.waiting <= _MOST_LEARNED:
+            self._learned_trails += 1
             try:
                 _ = self.last
             except Exception as error:

@@ -29,18 +29,20 @@ _ADVICE = (
 class EndlessStep:
     """Counts backward passes until the first step has ended; reports once if none does.
 
-    ``notify`` gets the text and the slug of the report. ``step_by`` is what ends steps. Passes in
-    threads other than the one that made this object do not count.
+    ``notify`` gets the text and the slug of the report. ``step_by`` is what ends steps. ``began``
+    is called before each pass, also of later steps. Passes in threads other than the one that made
+    this object do not count.
     """
 
     _notify: Callable[..., None]
     _step_by: str
+    _began: Callable[[], None]
     _passes: int = 0
     _is_over: bool = False
     _thread: int = field(default_factory=threading.get_ident)
 
     def install(self, undo: ExitStack) -> None:
-        """Count until ``undo`` is closed, or the first step has ended."""
+        """Watch backward passes until ``undo`` is closed."""
         for name in ("backward", "grad"):
             patch = call_before(torch.autograd, name, self._passed, undo)
             private.hide_from_compiler(patch.replacement)
@@ -59,8 +61,11 @@ class EndlessStep:
             )
 
     def _passed(self, *_: Any, **__: Any) -> None:
-        if self._is_over or threading.get_ident() != self._thread or private.is_tracing():
+        if threading.get_ident() != self._thread or private.is_tracing():
             return  # torch.compile traces passes, too.
+        self._began()
+        if self._is_over:
+            return
         self._passes += 1
         if self._passes >= MANY_PASSES:
             self._is_over = True

@@ -53,6 +53,7 @@ class Novelty:
     _known: StepWork = field(default_factory=StepWork)
     _new: list[StepWork] = field(default_factory=list)
     _is_judged: bool = False
+    _next_look: int = _ENOUGH_OPS
 
     def step_ended(self, now: StepWork) -> str | None:
         """Count a step, after which ``now`` has been done since the start; the line, if it is
@@ -69,32 +70,67 @@ class Novelty:
         self._known = now
         return None
 
+    def step_runs(self, now: StepWork) -> str | None:
+        """The line about the step that runs, in which ``now`` has been done since the start, if it
+        is long and slow already: a training with LBFGS may be one such step."""
+        work = now.since(self._known)
+        if self._is_judged or max(work.told, work.learned) < self._next_look:
+            return None
+        self._next_look = 2 * max(work.told, work.learned)
+        line = None
+        if work.learned >= work.told:
+            line = _learned_line(f"{work.learned} ops of the running step had")
+        elif (factor := self._factor(work.ops, work.seconds)) is not None:
+            line = _tiny_line(
+                f"the ops of this program are tiny: {work.told} such ops in the running step, "
+                f"which takes {work.seconds:.0f} s so far; observing makes it about {factor:.0f} "
+                "times slower"
+            )
+        self._is_judged = line is not None
+        return line
+
+    def _factor(self, ops: int, seconds: float) -> float | None:
+        """By how much observing these ops makes a program slower, if that is much."""
+        bare = seconds - ops * _OBSERVING * self.measure()
+        if seconds <= _SLOW * bare:
+            return None
+        # The estimate is coarse: a difference that is nearly nothing is no factor.
+        return min(seconds / max(bare, 0.1 * seconds), 10.0)
+
     def _line(self) -> str | None:
         steps = len(self._new)
         learned = sorted(each.learned for each in self._new)
         if learned[steps // 4] >= _MANY:
-            return ProblemLine(
-                f"sonde: the steps of this program do not repeat: about "
-                f"{sum(learned) // steps} ops of each step have to be learned anew, "
-                "which makes observing slow; observe fewer steps (--steps) or search for "
-                "overflow only (--overflow)",
-                slug="steps-differ",
+            return _learned_line(
+                "the steps of this program do not repeat: about "
+                f"{sum(learned) // steps} ops of each step have"
             )
         told = sorted(each.told for each in self._new)
         if told[steps // 4] < _MANY:
             return None
         seconds = sum(each.seconds for each in self._new)
-        ops = sum(each.ops for each in self._new)
-        bare = seconds - ops * _OBSERVING * self.measure()
-        if seconds <= _SLOW * bare:
+        factor = self._factor(sum(each.ops for each in self._new), seconds)
+        if factor is None:
             return None
-        # The estimate is coarse: a difference that is nearly nothing is no factor.
-        factor = min(seconds / max(bare, 0.1 * seconds), 10.0)
-        return ProblemLine(
-            f"sonde: the steps of this program do not repeat and its ops are tiny: about "
+        return _tiny_line(
+            f"the steps of this program do not repeat and its ops are tiny: about "
             f"{sum(told) // steps} such ops in the {1e3 * seconds / steps:.0f} ms of a step; "
-            f"observing makes these steps about {factor:.0f} times slower (estimated), mostly by "
-            "torch's call of Sonde for each op; observe fewer steps (--steps), use larger batches, "
-            "or try --guard, which observes modules in place of ops",
-            slug="steps-differ",
+            f"observing makes these steps about {factor:.0f} times slower"
         )
+
+
+def _learned_line(found: str) -> ProblemLine:
+    return ProblemLine(
+        f"sonde: {found} to be learned anew, which makes observing slow; observe fewer steps "
+        "(--steps) or search for overflow only (--overflow)",
+        slug="steps-differ",
+    )
+
+
+def _tiny_line(found: str) -> ProblemLine:
+    return ProblemLine(
+        f"sonde: {found} (estimated), mostly by torch's call of Sonde for each op; observe fewer "
+        "steps (--steps), use larger batches, or try --guard, which observes modules in place of "
+        "ops",
+        slug="steps-differ",
+    )

@@ -45,6 +45,7 @@ class StepCycle:
     _novelty: Novelty = field(default_factory=Novelty)
     _pid: int = field(default_factory=os.getpid)
     _began: float = field(default_factory=time.perf_counter)
+    _thread_began: float = field(default_factory=time.thread_time)
 
     def begin(self) -> None:
         """Switch observation on or off for the step that starts now."""
@@ -106,6 +107,19 @@ class StepCycle:
         self.has_completed_step = True
         self._listener.step_ended()
         self.begin()
+
+    def backward_began(self) -> None:
+        """Tell the user of a long step in time: a backward pass begins in it."""
+        if os.getpid() == self._pid and self._switch.is_observing:
+            line = self._novelty.step_runs(self._work())
+            if line is not None:
+                self._session.report(line)
+
+    def _work(self) -> StepWork:
+        """What was done since the start; the imports before it took time, too."""
+        observer, seconds = self._observer, time.thread_time() - self._thread_began
+        learned = self._structures.learned
+        return StepWork(learned, observer.ops_at_call_sites, observer.ops, seconds)
 
     def _log_end(self) -> None:
         seconds = duration(time.perf_counter() - self._began)
@@ -174,14 +188,7 @@ class StepCycle:
             # Graphs are numbered in the order of steps, except those that nothing may ask for.
             made = graph() if observer.is_learned else graph
             session.end_step(StepEnd(session.step, made, is_complete, parts))
-            line = self._novelty.step_ended(
-                StepWork(
-                    self._structures.learned,
-                    observer.ops_at_call_sites,
-                    observer.ops,
-                    time.thread_time(),
-                )
-            )
+            line = self._novelty.step_ended(self._work())
             if line is not None:
                 session.report(line)
         else:
