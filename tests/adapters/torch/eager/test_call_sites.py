@@ -17,7 +17,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.attach import attach
 from sonde.adapters.torch.eager import dispatch_mode, matcher
 from sonde.adapters.torch.steps.dispatch_cost import dispatch_seconds
-from sonde.adapters.torch.steps.novelty import Novelty, StepWork
+from sonde.adapters.torch.steps.novelty import Novelty, StepTotals
 from sonde.capture.options import config_from_options
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
@@ -255,10 +255,10 @@ def test_nothing_is_kept_of_steps_whose_graph_is_not_asked_for(
     assert collections[-1] - collections[-5] <= 4
 
 
-def lines_of(novelty: Novelty, step: StepWork, steps: int = 40) -> list[str]:
+def lines_of(novelty: Novelty, step: StepTotals, steps: int = 40) -> list[str]:
     """The lines about a program all of whose steps do the work ``step``."""
     ended = (
-        StepWork(step.learned * at, step.told * at, step.ops * at, step.seconds * at)
+        StepTotals(step.learned * at, step.told * at, step.ops * at, step.seconds * at)
         for at in range(1, steps + 1)
     )
     return [line for line in map(novelty.step_ended, ended) if line is not None]
@@ -266,17 +266,17 @@ def lines_of(novelty: Novelty, step: StepWork, steps: int = 40) -> list[str]:
 
 def test_the_user_is_told_once_that_steps_do_not_repeat() -> None:
     alike = Novelty()
-    assert [alike.step_ended(StepWork(5000, 0, 5000, 0.01 * step)) for step in range(40)] == [
+    assert [alike.step_ended(StepTotals(5000, 0, 5000, 0.01 * step)) for step in range(40)] == [
         None
     ] * 40
-    (line,) = lines_of(Novelty(), StepWork(learned=300, ops=300, seconds=0.01))
+    (line,) = lines_of(Novelty(), StepTotals(learned=300, ops=300, seconds=0.01))
     assert "about 300 ops of each step" in line
     assert line.endswith("[steps-differ]")
 
 
 def test_the_user_is_told_by_how_much_tiny_ops_of_such_steps_are_slower() -> None:
     # An op takes 4 x 5 us longer if it is observed: 1,200 ops of 30 ms take 24 ms of them.
-    (line,) = lines_of(Novelty(lambda: 5e-6), StepWork(1, 1000, 1200, 0.03))
+    (line,) = lines_of(Novelty(lambda: 5e-6), StepTotals(1, 1000, 1200, 0.03))
     assert "about 1000 such ops in the 30 ms of a step" in line
     assert "about 5 times slower (estimated)" in line
     assert "--steps" in line
@@ -286,35 +286,35 @@ def test_the_user_is_told_by_how_much_tiny_ops_of_such_steps_are_slower() -> Non
 @pytest.mark.parametrize(
     ("seconds_per_op", "step"),
     [
-        (5e-6, StepWork(1, 1000, 1200, 0.2)),  # large ops
-        (1e-6, StepWork(1, 1000, 1200, 0.03)),  # a fast machine
-        (5e-6, StepWork(1, 0, 1200, 0.03)),  # steps that repeat
-        (0.0, StepWork(1, 1000, 1200, 0.03)),  # not measured
+        (5e-6, StepTotals(1, 1000, 1200, 0.2)),  # large ops
+        (1e-6, StepTotals(1, 1000, 1200, 0.03)),  # a fast machine
+        (5e-6, StepTotals(1, 0, 1200, 0.03)),  # steps that repeat
+        (0.0, StepTotals(1, 1000, 1200, 0.03)),  # not measured
     ],
 )
-def test_no_line_where_observing_is_cheap(seconds_per_op: float, step: StepWork) -> None:
+def test_no_line_where_observing_is_cheap(seconds_per_op: float, step: StepTotals) -> None:
     assert not lines_of(Novelty(lambda: seconds_per_op), step)
 
 
 def test_a_long_step_is_told_while_it_runs() -> None:
     # As many ops and seconds as in the first pass of LBFGS, pass by pass.
     tiny = Novelty(lambda: 5e-6)
-    told = [tiny.step_runs(StepWork(900, 30_000 * at, 31_000 * at, 0.8 * at)) for at in range(4)]
+    told = [tiny.step_runs(StepTotals(900, 30_000 * at, 31_000 * at, 0.8 * at)) for at in range(4)]
     (line,) = filter(None, told)
     assert line is told[2]
     assert "60000 such ops in the running step" in line
     assert "about 4 times slower (estimated)" in line
     assert not any(
-        tiny.step_ended(StepWork(0, at, at, at)) for at in range(10**6, 4 * 10**7, 10**6)
+        tiny.step_ended(StepTotals(0, at, at, at)) for at in range(10**6, 4 * 10**7, 10**6)
     )
-    learned = Novelty().step_runs(StepWork(60_000, 0, 60_000, 9.0))
+    learned = Novelty().step_runs(StepTotals(60_000, 0, 60_000, 9.0))
     assert learned is not None
     assert "60000 ops of the running step had to be learned" in learned
-    assert Novelty(lambda: 5e-6).step_runs(StepWork(900, 60_000, 62_000, 90.0)) is None
+    assert Novelty(lambda: 5e-6).step_runs(StepTotals(900, 60_000, 62_000, 90.0)) is None
 
 
 def test_a_training_of_few_long_steps_is_told_before_it_ends() -> None:
-    long, short = StepWork(0, 20_000, 21_000, 0.5), StepWork(0, 2000, 2100, 0.05)
+    long, short = StepTotals(0, 20_000, 21_000, 0.5), StepTotals(0, 2000, 2100, 0.05)
     assert len(lines_of(Novelty(lambda: 5e-6), long, steps=8)) == 1
     assert not lines_of(Novelty(lambda: 5e-6), short, steps=8)
 

@@ -21,7 +21,7 @@ _SLOW = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class StepWork:
+class StepTotals:
     """What was done in one step, or until a moment: ops that were learned, ops that were told by
     their call sites, all ops, and the processor time of the thread."""
 
@@ -30,8 +30,8 @@ class StepWork:
     ops: int = 0
     seconds: float = 0.0
 
-    def since(self, before: StepWork) -> StepWork:
-        return StepWork(
+    def since(self, before: StepTotals) -> StepTotals:
+        return StepTotals(
             self.learned - before.learned,
             self.told - before.told,
             self.ops - before.ops,
@@ -50,12 +50,12 @@ class Novelty:
 
     measure: Callable[[], float] = dispatch_seconds
     _steps: int = 0
-    _known: StepWork = field(default_factory=StepWork)
-    _new: list[StepWork] = field(default_factory=list)
+    _known: StepTotals = field(default_factory=StepTotals)
+    _new: list[StepTotals] = field(default_factory=list)
     _is_judged: bool = False
     _next_look: int = _ENOUGH_OPS
 
-    def step_ended(self, now: StepWork) -> str | None:
+    def step_ended(self, now: StepTotals) -> str | None:
         """Count a step, after which ``now`` has been done since the start; the line, if it is
         time."""
         self._steps += 1
@@ -70,7 +70,7 @@ class Novelty:
         self._known = now
         return None
 
-    def step_runs(self, now: StepWork) -> str | None:
+    def step_runs(self, now: StepTotals) -> str | None:
         """The line about the step that runs, in which ``now`` has been done since the start, if it
         is long and slow already: a training with LBFGS may be one such step."""
         work = now.since(self._known)

@@ -15,7 +15,7 @@ from sonde.adapters.torch.eager.observation_switch import ObservationState, Obse
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.listener import ShieldedListener
-from sonde.adapters.torch.steps.novelty import Novelty, StepWork
+from sonde.adapters.torch.steps.novelty import Novelty, StepTotals
 from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
@@ -115,11 +115,11 @@ class StepCycle:
             if line is not None:
                 self._session.report(line)
 
-    def _work(self) -> StepWork:
+    def _work(self) -> StepTotals:
         """What was done since the start; the imports before it took time, too."""
         observer, seconds = self._observer, time.thread_time() - self._thread_began
         learned = self._structures.learned
-        return StepWork(learned, observer.ops_at_call_sites, observer.ops, seconds)
+        return StepTotals(learned, observer.ops_at_call_sites, observer.ops, seconds)
 
     def _log_end(self) -> None:
         seconds = duration(time.perf_counter() - self._began)
