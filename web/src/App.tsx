@@ -71,7 +71,7 @@ function Workspace(): JSX.Element {
 }
 
 /** The tabs of a dump that need no details beside them. */
-const WIDE: readonly Tab[] = ["compare", "loss", "run"];
+const WIDE: readonly Tab[] = ["health", "compare", "loss", "run"];
 
 /** Whether the column of details is folded: by the user, or because it would be empty. */
 function isRightFolded(): boolean {

@@ -85,7 +85,7 @@ export function SignalCharts({ view }: { readonly view: HealthView }): JSX.Eleme
               series={series}
               bad={bad}
               marks={findingMarks()}
-              height={name === "loss" ? 220 : 150}
+              height={name === "loss" ? 160 : 110}
               label={`${title} by step`}
               isLog={logLoss.value && name !== "step_seconds"}
               most={limit}
