@@ -160,19 +160,21 @@ def serve(
         logs=logs_in(logdir),
     )
 
-    def ready(state: ServerState) -> None:
-        if as_json:
-            print_document(addresses_json(state))
-        else:
-            _print_addresses(state)
-        if job_stderr is not None:
-            # From now on the lines of the server are the job's, and outlive the rank that started
-            # the server; until now they explained to that rank why the server did not start.
-            os.dup2(job_stderr, sys.stderr.fileno())
-            os.close(job_stderr)
-
-    serve_until_signalled(options, ready)
+    serve_until_signalled(options, lambda state: _tell(state, job_stderr, as_json=as_json))
     return 0
+
+
+def _tell(state: ServerState, job_stderr: int | None, *, as_json: bool) -> None:
+    """Prints the addresses of the server that is ready now."""
+    if as_json:
+        print_document(addresses_json(state))
+    else:
+        _print_addresses(state)
+    if job_stderr is not None:
+        # From now on the lines of the server are the job's, and outlive the rank that started
+        # the server; until now they explained to that rank why the server did not start.
+        os.dup2(job_stderr, sys.stderr.fileno())
+        os.close(job_stderr)
 
 
 def profile_in(path: str) -> Profile | None:

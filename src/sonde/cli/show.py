@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -29,6 +29,7 @@ from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.terminal_text import quoted
 from sonde.dump.reader import Dump
 from sonde.dump.summary import summarize
+from sonde.dump.tensor_record import TensorRecord
 from sonde.summary.listing import SummaryListing, is_summary, read_summary
 from sonde.trends.views import LAYER_STATISTICS
 from sonde.tune.store.listing import is_study
@@ -130,6 +131,18 @@ def show(
     if limit is None:
         limit = 0 if as_json else _DEFAULT_LIMIT
     elements = (index or "") if values else None
+    _show_tensors(dump, records, limit, elements, page, as_json=as_json)
+
+
+def _show_tensors(
+    dump: Dump,
+    records: Iterator[TensorRecord],
+    limit: int,
+    elements: str | None,
+    page: Page,
+    *,
+    as_json: bool,
+) -> None:
     shown = list(itertools.islice(records, limit or None))
     more = sum(1 for _ in records)
     if as_json:

@@ -39,7 +39,9 @@ from sonde.workers.run import WorkerOptions
 if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
     from sonde.dump.reading.directories import DumpProblem
+    from sonde.server.dumps.run import DumpRun
     from sonde.server.hit_store import HitStore
+    from sonde.server.http.events import EventBroker
     from sonde.wire.watchpoints import WatchpointDraft
 
 HIT = 1
@@ -333,6 +335,29 @@ def summaries_of(paths: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
+def _opened(
+    paths: Sequence[Path], drafts: Sequence[WatchpointDraft]
+) -> Callable[[EventBroker], list[DumpRun]]:
+    """What opens the dumps for the server: their checks begin, and the comparison of two."""
+    from sonde.server.dumps.run import open_dumps, start_comparison
+
+    def sources(broker: EventBroker) -> list[DumpRun]:
+        runs = open_dumps(paths, broker)
+        for run in runs:
+            run.prepare()
+            for draft in drafts or default_drafts("NaN and Inf"):
+                run.watchpoints.add(draft)
+            if drafts:
+                run.start_check()
+            else:
+                run.check_when_prepared()
+        if len(runs) == 2:
+            start_comparison(*runs)
+        return runs[::-1]  # The page opens the last one first.
+
+    return sources
+
+
 def _serve(
     paths: Sequence[Path],
     drafts: Sequence[WatchpointDraft],
@@ -348,24 +373,8 @@ def _serve(
     in_frame: bool,
     logdir: tuple[Path, ...],
 ) -> None:
-    from sonde.server.dumps.run import DumpRun, open_dumps, start_comparison
-    from sonde.server.http.events import EventBroker
     from sonde.server.serving import ServerOptions, serve
     from sonde.wire.tls import server_certificate
-
-    def sources(broker: EventBroker) -> list[DumpRun]:
-        runs = open_dumps(paths, broker)
-        for run in runs:
-            run.prepare()
-            for draft in drafts or default_drafts("NaN and Inf"):
-                run.watchpoints.add(draft)
-            if drafts:
-                run.start_check()
-            else:
-                run.check_when_prepared()
-        if len(runs) == 2:
-            start_comparison(*runs)
-        return runs[::-1]  # The page opens the last one first.
 
     def ready(state: ServerState) -> None:
         address = f"{state.address}&tab=compare" if len(paths) == 2 else state.address
@@ -393,6 +402,6 @@ def _serve(
             in_frame=in_frame,
             logs=tuple(logs),
         )
-        serve(options, ready, sources)
+        serve(options, ready, _opened(paths, drafts))
     finally:
         forget_page()
