@@ -48,9 +48,10 @@ struct NodeFields {
   long generation = -1;
   int wanted = 0;
   int leaves_wanted = 0;
-  int has_leaves = 0;
-  int has_writes = 0;
-  int is_collective = 0;
+  bool has_leaves = false;
+  bool has_writes = false;
+  bool is_collective = false;
+  bool rearranges = false;  // only with a fast path
   LastingVector<Owned> in_refs;
   LastingVector<Owned> sources;  // None where the exact tensor is not known
   LastingVector<Out> outs;
@@ -60,7 +61,6 @@ struct NodeFields {
   sonde::OwnedObject<RowCollector> rows;
   sonde::OwnedObject<Screen> screen;
   Owned op_node;  // the OpNode; this and the following only with a fast path
-  int rearranges = 0;
   LastingVector<Py_ssize_t> writes;  // the slots of inputs the op writes to
   LastingVector<Owned> tokens_in;    // empty where the contents are not known
   LastingVector<Owned> tokens_out;
@@ -82,6 +82,9 @@ struct NodeFields {
 
 // The fields are built in Node_new and destroyed in Node_dealloc; Python makes and frees the rest.
 struct Node : PyObject, NodeFields {};
+// Python's own allocator takes blocks of at most 512 bytes, with the collector's 16. A larger one would
+// lie between the tensors of the program.
+static_assert(sizeof(Node) + 16 <= 512);
 
 // Frees what only the fast path of a sink needs.
 void forget_fast_path(Node* node);

@@ -43,3 +43,11 @@ def run(code: str, folder: Path) -> tuple[list[Finding], dict[str, object]]:
     assert diagnosis.recorder.is_on, "the collection of evidence failed"
     assert diagnosis.running.refuted(diagnosis.findings) == []
     return diagnosis.findings, variables
+
+
+def diagnose(code: str, folder: Path) -> list[Finding]:
+    """As `run`, and frees what the training made: a network that torch has compiled would otherwise
+    stay, and Sonde leaves the calls of modules alone while one exists."""
+    findings, variables = run(code, folder)
+    variables.clear()
+    return findings

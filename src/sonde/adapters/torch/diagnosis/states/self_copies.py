@@ -19,6 +19,7 @@ from sonde.adapters.torch.diagnosis.recorder import (
     variables_in_own_frame,
 )
 from sonde.core.graph import Source
+from sonde.core.interruption import pass_on
 from sonde.core.patching import wrap
 
 MOST_NAMES = 4
@@ -74,7 +75,8 @@ def _share_memory(tensor: Any, given: Any) -> bool:
         return bool(
             tensor.shape == given.shape and tensor.data_ptr() == given.data_ptr() and tensor.numel()
         )
-    except RuntimeError:  # It has no memory, as within vmap.
+    except RuntimeError as error:  # It has no memory, as within vmap.
+        pass_on(error)
         return False
 
 
