@@ -31,7 +31,7 @@ class Job:
 
 def job() -> Job:
     log = CollectiveLog()
-    log.know({"world": (0, 1)})
+    assert list(log.know({"world": (0, 1)})) == []
     return Job(log)
 
 

@@ -126,7 +126,9 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "odd-rank-out": RuleText("One rank's loss or gradient is far from those of the others."),
     "environment-differs": RuleText("Versions or settings differ between ranks."),
     "collectives-differ": RuleText("Ranks call different collectives."),
-    "collective-result-wrong": RuleText("A rank has another result of a collective than others."),
+    "collective-result-wrong": RuleText(
+        "A rank has not got from a collective, or from another rank, what the ranks gave."
+    ),
     "rank-stopped": RuleText("The process of a rank has ended while others have not."),
     "no-progress": RuleText("The ranks make no progress, and stand at these places."),
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
 from sonde.core.finding import Finding
 from sonde.ranks.check import finding
+from sonde.ranks.collective_results import wrong_result
 from sonde.ranks.job_step import ranks_text, split
 from sonde.ranks.report import (
     CollectiveReport,
@@ -21,13 +21,11 @@ UNEVEN: Final = frozenset({"all_to_all", "all_gather_uneven", "gather", "scatter
 """Collectives in which the ranks may give different numbers of elements."""
 _ROOT_ONLY: Final = frozenset({"gather", "scatter"})
 """Collectives for which ranks other than the root have no input, or no output."""
-_EPS: Final = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-_ROUNDING: Final = 16.0
-"""How many roundings of the norm the projection of a sum may be wrong, times log2 of the ranks."""
 _MOST_OPEN: Final = 4096
 """Collectives of one group that wait for other ranks; beyond, the oldest are dropped."""
 
 
+_SOURCES: Final[tuple[CollectiveSource, ...]] = ("calls", "recorder")
 _Log = tuple[str, CollectiveSource]
 """A group, and who counts its collectives."""
 
@@ -43,10 +41,19 @@ class CollectiveLog:
         self._newest: dict[tuple[_Log, int], int] = {}
         self.last: dict[int, CollectiveReport] = {}
         self._broken: set[str] = set()
+        self._wrong: set[tuple[str, str]] = set()
 
-    def know(self, groups: dict[str, tuple[int, ...]]) -> None:
-        """Learn the ranks of groups."""
+    def know(self, groups: dict[str, tuple[int, ...]]) -> Iterator[Finding]:
+        """Learn the ranks of groups; what is wrong with the results that waited for this."""
+        new = groups.keys() - self._groups.keys()
         self._groups.update(groups)
+        for group in sorted(new):
+            for by in _SOURCES:
+                log: _Log = (group, by)
+                for sequence in sorted(self._open.get(log, ())):
+                    self._close(log, sequence)
+            for sequence in sorted(self._results.get(group, ())):
+                yield from self._judge(group, sequence)
 
     def add(self, report: CollectiveReport) -> Iterator[Finding]:
         """Add a call; a finding if the ranks of its group called something else, once a group."""
@@ -62,25 +69,38 @@ class CollectiveLog:
         if len(calls) > 1 and len(split(calls, key=_signature)) > 1:
             self._broken.add(report.group)
             yield _disagreement(calls)
-        if len(calls) == len(self._groups.get(report.group, ())):
-            if report.by == "calls":
-                self._seen[report.group, report.sequence] = calls[min(calls)]
-            del self._open[log][report.sequence]
+        self._close(log, report.sequence)
         _shorten(self._open[log])
         while len(self._seen) > _MOST_OPEN:
             del self._seen[next(iter(self._seen))]
 
+    def _close(self, log: _Log, sequence: int) -> None:
+        """Note a collective that all ranks of its group have called."""
+        calls = self._open[log][sequence]
+        if len(calls) == len(self._groups.get(log[0], ())):
+            if log[1] == "calls":
+                self._seen[log[0], sequence] = calls[min(calls)]
+            del self._open[log][sequence]
+
     def add_result(self, report: CollectiveResult) -> Iterator[Finding]:
-        """Add a result; a finding if it is not what the ranks gave."""
-        results = self._results[report.group].setdefault(report.sequence, {})
-        results[report.rank] = report
-        ranks = self._groups.get(report.group, ())
-        call = self._seen.get((report.group, report.sequence))
+        """Add a result; a finding if it is not what the ranks gave, once for each line."""
+        self._results[report.group].setdefault(report.sequence, {})[report.rank] = report
+        yield from self._judge(report.group, report.sequence)
+        _shorten(self._results[report.group])
+
+    def _judge(self, group: str, sequence: int) -> Iterator[Finding]:
+        """Judge a collective of which all ranks have reported the call and the result."""
+        results = self._results[group][sequence]
+        ranks = self._groups.get(group, ())
+        call = self._seen.get((group, sequence))
         if call is None or len(results) < len(ranks):
-            _shorten(self._results[report.group])
             return
-        del self._results[report.group][report.sequence]
-        yield from _wrong_result(call, results, ranks)
+        del self._results[group][sequence]
+        for found in wrong_result(call, results, ranks):
+            key = (call.kind, call.source)
+            if key not in self._wrong:
+                self._wrong.add(key)
+                yield found
 
     def name(self, group: str, sequence: int) -> str:
         """``all_reduce #412`` for a collective that was reported."""
@@ -158,86 +178,3 @@ def _disagreement(calls: dict[int, CollectiveReport]) -> Finding:
         advice="let all ranks of the group call the same collectives in the same order",
         places=(ours.source, theirs.source),
     )
-
-
-def _wrong_result(
-    call: CollectiveReport, results: dict[int, CollectiveResult], ranks: tuple[int, ...]
-) -> Iterator[Finding]:
-    wrong = _wrong_ranks(call, results, ranks)
-    what = {
-        "all_reduce": "have another result than the other ranks",
-        "broadcast": f"have not got what rank {call.peer} sent",
-    }.get(call.kind, "have not got what the other ranks gave")
-    evidence: dict[str, object] = {"sequence": call.sequence, "group": call.group}
-    if not wrong and call.kind == "all_reduce" and (sums := _wrong_sum(call, results)):
-        wrong = sorted(results)
-        got, expected = sums
-        evidence |= {"projection": got, "expected": expected}
-        what = f"have not got the {'mean' if call.reduce == 'AVG' else 'sum'} of what they gave"
-    if not wrong:
-        return
-    verb = what.replace("have", "has") if len(wrong) == 1 else what
-    yield finding(
-        "collective-result-wrong",
-        "established",
-        f"after {call.kind} #{call.sequence} at {call.source or 'an unknown line'}, in step "
-        f"{call.step}, {ranks_text(wrong)} {verb}",
-        step=call.step,
-        ranks=wrong,
-        evidence=evidence,
-        advice="look for a buffer that is used again before an asynchronous collective has ended "
-        "(wait() is missing), then at the network and the hardware of the rank",
-        places=(call.source,),
-    )
-
-
-def _wrong_ranks(
-    call: CollectiveReport, results: dict[int, CollectiveResult], ranks: tuple[int, ...]
-) -> list[int]:
-    if call.kind == "all_reduce":
-        sets = split(results, key=lambda each: each.outputs)
-        return sorted(rank for each in sets[1:] for rank in each)
-    if call.kind == "broadcast" and call.peer in results:
-        sent = results[call.peer].inputs
-        return [rank for rank, each in results.items() if each.outputs != sent]
-    if call.kind in ("all_gather", "all_gather_into_tensor"):
-        given = tuple(results[rank].inputs[0] for rank in ranks if results[rank].inputs)
-        return [rank for rank, each in results.items() if each.outputs != given]
-    if call.kind == "all_to_all":
-        return _wrong_parts(results, ranks)
-    return []
-
-
-def _wrong_parts(results: dict[int, CollectiveResult], ranks: tuple[int, ...]) -> list[int]:
-    """The ranks that have got another part than the one that was for them."""
-    size = len(ranks)
-    if any(len(each.inputs) != size or len(each.outputs) != size for each in results.values()):
-        return []
-    return [
-        rank
-        for place, rank in enumerate(ranks)
-        if results[rank].outputs != tuple(results[other].inputs[place] for other in ranks)
-    ]
-
-
-def _wrong_sum(
-    call: CollectiveReport, results: dict[int, CollectiveResult]
-) -> tuple[float, float] | None:
-    """A projection of the result and that of the sum of the inputs, if they differ by more than
-    rounding does. Rounding errors of the elements have no part in the signs of a projection, so
-    that they add up as in a norm. None also for NaN and Inf, and for reductions that do not add."""
-    known = list(results.values())
-    eps = _EPS.get(call.dtype)
-    is_whole = all(len(each.given) == len(each.got) > 1 for each in known)
-    if eps is None or call.reduce not in ("SUM", "AVG") or not is_whole:
-        return None
-    if not all(math.isfinite(value) for each in known for value in (*each.given, *each.got)):
-        return None
-    parts = len(known) if call.reduce == "AVG" else 1
-    size = math.fsum(each.given[-1] for each in known) / parts
-    allowed = _ROUNDING * max(1.0, math.log2(len(known))) * eps * size
-    for number, got in enumerate(known[0].got[:-1]):
-        expected = math.fsum(each.given[number] for each in known) / parts
-        if abs(got - expected) > allowed:
-            return got, expected
-    return None

@@ -19,12 +19,14 @@ from sonde.ranks.epochs import EpochLog
 from sonde.ranks.hang import describe_hang, describe_stop
 from sonde.ranks.initial_states import InitialStates, State
 from sonde.ranks.job_step import JobStep
+from sonde.ranks.messages import MessageLog
 from sonde.ranks.origins import FirstNonFinite
 from sonde.ranks.report import (
     CollectiveReport,
     CollectiveResult,
     EpochReport,
     LoopReport,
+    MessageReport,
     NonFiniteReport,
     RankDescription,
     RankReport,
@@ -59,6 +61,7 @@ class RankJob:
         self._reported: set[tuple[str, str]] = set()
         self._kinds: set[str] = set()
         self._collectives = CollectiveLog()
+        self._messages = MessageLog()
         self._epochs = EpochLog()
         self._origins = FirstNonFinite(self._collectives.name)
         self._stacks: dict[int, StackReport] = {}
@@ -125,7 +128,7 @@ class RankJob:
                 groups = {name: self._shared(each) for name, each in report.groups.items()}
                 self._descriptions[report.rank] = replace(report, groups=groups)
                 self.world_size = max(self.world_size, report.world_size)
-                self._collectives.know(groups)
+                yield from self._collectives.know(groups)
             case StepReport():
                 yield from self._add_step(report)
             case CollectiveReport():
@@ -134,6 +137,8 @@ class RankJob:
                     yield found
             case CollectiveResult():
                 yield from self._collectives.add_result(report)
+            case MessageReport():
+                yield from self._messages.add(report)
             case SpotReport():
                 self._spots.add(report)
             case EpochReport():

@@ -259,8 +259,10 @@ class CollectiveReport(msgspec.Struct, frozen=True, array_like=True, tag="collec
 
 class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     """The result of a collective on one rank: hashes of its inputs and outputs, in their order; of
-    an all_to_all those of the parts for and from each rank. Of an all_reduce of floating-point
-    numbers also ``given`` and ``got``: projections as of a `RankGradient`, then the norm."""
+    an all_to_all those of the parts for and from each rank. Of a reduction of floating-point
+    numbers also ``given`` and ``got``: projections as of a `RankGradient`, then the norm; of a
+    reduce_scatter ``given`` has these of each part, and there are no ``inputs``; of a reduce only
+    the root has ``got``."""
 
     rank: int
     group: str
@@ -269,6 +271,25 @@ class CollectiveResult(msgspec.Struct, frozen=True, array_like=True, tag="result
     outputs: tuple[int, ...]
     given: tuple[float, ...] = ()
     got: tuple[float, ...] = ()
+
+
+class MessageReport(msgspec.Struct, frozen=True, array_like=True, tag="message"):
+    """What one rank sends to another, reported by either. ``sequence`` counts the messages of the
+    group from ``source`` to ``target`` with this ``tag``; ``digest`` is the hash of what was sent
+    or received, ``line`` that of the call."""
+
+    rank: int
+    group: str
+    source: int
+    target: int
+    tag: int
+    sequence: int
+    digest: int
+    line: str
+    step: int
+
+    def with_digest(self, digest: int) -> MessageReport:
+        return msgspec.structs.replace(self, digest=digest)
 
 
 class NonFiniteReport(msgspec.Struct, frozen=True, array_like=True, tag="nonfinite"):
@@ -309,6 +330,7 @@ RankReport = (
     | EpochReport
     | CollectiveReport
     | CollectiveResult
+    | MessageReport
     | NonFiniteReport
     | StackReport
     | LoopReport

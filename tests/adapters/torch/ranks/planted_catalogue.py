@@ -6,6 +6,7 @@ from tests.adapters.torch.ranks import (
     planted,
     planted_batch_norm,
     planted_checkpoints,
+    planted_collectives,
     planted_networks,
     planted_non_finite,
     planted_tensor_parallel,
@@ -15,8 +16,11 @@ from tests.adapters.torch.ranks import (
 FAULTS = planted.FAULTS | planted_tensor_parallel.FAULTS | planted_values.FAULTS
 FAULTS |= planted_checkpoints.FAULTS | planted_non_finite.FAULTS
 FAULTS |= planted_batch_norm.FAULTS | planted_networks.FAULTS
+FAULTS |= planted_collectives.FAULTS
 CONTROLS = planted.CONTROLS | planted_tensor_parallel.CONTROLS | planted_values.CONTROLS
 CONTROLS |= planted_batch_norm.CONTROLS | planted_networks.CONTROLS
-FAULTS_OF_FOUR, CONTROLS_OF_FOUR = planted.FAULTS_OF_FOUR, planted.CONTROLS_OF_FOUR
+CONTROLS |= planted_collectives.CONTROLS
+FAULTS_OF_FOUR = planted.FAULTS_OF_FOUR
+CONTROLS_OF_FOUR = planted.CONTROLS_OF_FOUR | planted_collectives.CONTROLS_OF_FOUR
 SLOW_CONTROLS = planted.SLOW_CONTROLS
 Fault, Training, STEPS = planted.Fault, planted.Training, planted.STEPS

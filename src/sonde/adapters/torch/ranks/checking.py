@@ -22,7 +22,9 @@ from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.adapters.torch.ranks.collectives import CollectiveCalls
 from sonde.adapters.torch.ranks.gradients.clips import ClipCalls
+from sonde.adapters.torch.ranks.messages import MessageCalls
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
+from sonde.adapters.torch.ranks.pending_works import AwaitedWorks
 from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
 from sonde.adapters.torch.ranks.sending.job_server import JobServer, starts_server
@@ -109,14 +111,25 @@ class RankChecking:
             self._scaler_skipped,
         )
         self._numbers = StepNumbers(self._steps.begin_at, lambda: self._steps.step, self._failed)
+        self._works = AwaitedWorks(self._shield)
         self._collectives = CollectiveCalls(
             self._send,
             lambda: self._steps.step,
             lambda: self._steps.is_sampled,
+            self._steps.timed,
             self._steps.loss_reduced,
             self._steps.tensors.reduced.given,
             self._steps.unfinished,
+            self._works,
             self._steps.marks,
+            self._shield,
+        )
+        self._messages = MessageCalls(
+            self._send,
+            lambda: self._steps.step,
+            lambda: self._steps.is_sampled,
+            self._steps.timed,
+            self._works,
             self._shield,
         )
         self._clips = ClipCalls(
@@ -146,7 +159,9 @@ class RankChecking:
         self._steps.install(undo)
         self._hooks.install(undo)
         self._numbers.install(undo)
+        self._works.install(undo)
         self._collectives.install(undo)
+        self._messages.install(undo)
         self._clips.install(undo)
         self._samplers.install(undo)
         if dist.is_initialized():

@@ -23,13 +23,13 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
-from sonde.adapters.torch.ranks.collectives import UnfinishedCollectives
 from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
+from sonde.adapters.torch.ranks.pending_works import UnfinishedCollectives
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.adapters.torch.ranks.sampling import Sampling
@@ -154,7 +154,7 @@ class StepReporter:
                 self._search.module_ended(has_failed=error is not None)
 
     def backward_begins(self, tensors: Any, options: dict[str, Any]) -> None:
-        with self._shield, self._timed():
+        with self._shield, self.timed():
             if not self.is_on:
                 return
             self.tensors.reduced.backward(has_ended=False)
@@ -175,7 +175,7 @@ class StepReporter:
         """Gradients are compared when the optimizer begins."""
         self.tensors.reduced.backward(has_ended=True)
         if error is None and self.is_sampled:
-            with self._shield, self._timed():
+            with self._shield, self.timed():
                 self.tensors.backward_left()
         if self._search is not None:
             self._search.backward_ended()
@@ -183,7 +183,7 @@ class StepReporter:
     def gradients_ready(self, parameters: Sequence[torch.Tensor]) -> None:
         """The gradients are as the exchange left them; they are about to be clipped or unscaled."""
         if self.is_sampled:
-            with self._timed():
+            with self.timed():
                 self.tensors.learn(parameters, self._running.source)
                 self.tensors.measure(parameters, self._running)
 
@@ -191,7 +191,7 @@ class StepReporter:
         """The squares of gradients by the group that shards them (`ClipReport`)."""
         if not self.is_sampled:
             return {}
-        with self._timed():
+        with self.timed():
             return self.tensors.squares(parameters)
 
     def clipped(self, report: ClipReport) -> None:
@@ -211,7 +211,7 @@ class StepReporter:
             self._search.optimizer_begins(optimizer, has_closure=has_closure)
         if not self.is_on:
             return
-        with self._timed():
+        with self.timed():
             step = self._running
             step.unfinished = step.unfinished or self.unfinished.take()
             step.source = calling_line()
@@ -242,7 +242,7 @@ class StepReporter:
         if not self.is_on:
             return
         was_sampled = self.is_sampled
-        with self._timed():
+        with self.timed():
             self._keep_spots()
             if self._sampling.options.is_sampled(self._made):
                 self._send_spots()
@@ -312,7 +312,7 @@ class StepReporter:
         return layout.declares("tensor") or may_be_tensor_parallel(module)
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def timed(self) -> Iterator[None]:
         """Do Sonde's own work in this block: no dump or debugger observes its ops."""
         began = time.perf_counter()
         try:
