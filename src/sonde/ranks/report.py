@@ -77,6 +77,8 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     so the projection of a mean is the mean of the projections. ``last``: of the last backward
     pass alone. ``reductions``: how many reducing collectives it was in; None: unknown. ``left``: as
     the last backward pass has left the gradient, where the program has changed it since then.
+    ``is_shard``: ``used`` and ``left`` are of the shard that this rank has, ``local`` and ``last``
+    of the whole parameter: the sum of ``used`` over the shards is that of the whole.
     """
 
     name: str
@@ -89,6 +91,7 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
     is_local_finite: bool = True
     reductions: int | None = None
     left: tuple[float, ...] = ()
+    is_shard: bool = False
 
 
 class ClipReport(msgspec.Struct, frozen=True, array_like=True):

@@ -9,39 +9,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, gradients_by_name, ranks_text, split
+from sonde.ranks.job_step import JobStep, PlacedTensor, gradients_by_name, ranks_text
 from sonde.ranks.report import RankGradient
 
 _CLOSE = 1e-3
 """The relative distance from a named ratio that rounding in low precision may cause."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """The gradient of one parameter: what was used of it on one rank, or on all shards together,
+    and what each rank computed."""
+
+    used: Sequence[float]
+    computed: Sequence[RankGradient]
+
+
 def judge(step: JobStep) -> Iterator[Mismatch]:
-    gradients = gradients_by_name(step)
-    by_ranks: dict[tuple[int, ...], list[dict[int, RankGradient]]] = {}
-    for placed in step.placed("replicated"):
-        known = {
-            rank: each
-            for rank, each in gradients.get(placed.tensor.name, {}).items()
-            if rank in placed.ranks and each.used and each.local
-        }
-        is_whole = set(known) == set(placed.ranks)
-        is_finite = all(each.is_finite and each.is_local_finite for each in known.values())
-        if is_whole and is_finite and len(split(known, key=lambda each: each.digest)) == 1:
-            by_ranks.setdefault(placed.ranks, []).append(known)
+    by_ranks: dict[tuple[int, ...], list[_Reduced]] = {}
+    for ranks, reduced in (*_of_replicas(step), *_of_shards(step)):
+        if all(each.is_finite and each.is_local_finite for each in reduced.computed):
+            by_ranks.setdefault(ranks, []).append(reduced)
     for ranks, members in by_ranks.items():
         if (found := _named(step, ranks, members)) is not None:
             yield found
 
 
-def _named(
-    step: JobStep, ranks: tuple[int, ...], members: Sequence[dict[int, RankGradient]]
-) -> Mismatch | None:
-    used = [value for each in members for value in each[ranks[0]].used]
-    mean = [value for each in members for value in _mean([g.local for g in each.values()])]
-    last = [value for each in members for value in _mean([g.last for g in each.values()])]
+def _of_replicas(step: JobStep) -> Iterator[tuple[tuple[int, ...], _Reduced]]:
+    """Of parameters that all ranks have, by these."""
+    gradients = gradients_by_name(step)
+    for placed in step.placed("replicated"):
+        known = _known(gradients, placed.tensor.name, placed.ranks)
+        is_whole = bool(known) and not any(each.is_shard for each in known)
+        if is_whole and len({each.digest for each in known}) == 1:
+            yield placed.ranks, _Reduced(known[0].used, known)
+
+
+def _of_shards(step: JobStep) -> Iterator[tuple[tuple[int, ...], _Reduced]]:
+    """Of parameters that FSDP2 has divided, by the ranks over which it takes the mean: those that
+    have the shards, and the replicas of these (HSDP)."""
+    gradients = gradients_by_name(step)
+    for placed in step.placed("sharded"):
+        ranks = _reduced_over(step, placed)
+        known = _known(gradients, placed.tensor.name, ranks)
+        shards = _known(gradients, placed.tensor.name, placed.ranks)
+        if known and shards and all(each.is_shard for each in known):
+            parts = zip(*(each.used for each in shards), strict=True)
+            yield ranks, _Reduced([math.fsum(each) for each in parts], known)
+
+
+def _reduced_over(step: JobStep, placed: PlacedTensor) -> tuple[int, ...]:
+    found = set(placed.ranks)
+    for rank in placed.ranks:
+        description = step.descriptions[rank]
+        for tensor in description.tensors:
+            for each in tensor.placements if tensor.name == placed.tensor.name else ():
+                if each.kind == "replicated" and description.roles.get(each.group) == "data":
+                    found.update(description.groups.get(each.group, ()))
+    return tuple(sorted(found))
+
+
+def _known(
+    gradients: dict[str, dict[int, RankGradient]], name: str, ranks: tuple[int, ...]
+) -> list[RankGradient]:
+    """The gradients of a parameter on all of ``ranks``; empty if one has none."""
+    found = [gradients.get(name, {}).get(rank) for rank in ranks]
+    known = [each for each in found if each is not None and each.used and each.local]
+    return known if len(known) == len(ranks) else []
+
+
+def _named(step: JobStep, ranks: tuple[int, ...], members: Sequence[_Reduced]) -> Mismatch | None:
+    used = [value for each in members for value in each.used]
+    mean = [value for each in members for value in _mean([g.local for g in each.computed])]
+    last = [value for each in members for value in _mean([g.last for g in each.computed])]
     ratio = _ratio(used, mean)
     if ratio is not None and abs(ratio - 1) <= _CLOSE:
         return None

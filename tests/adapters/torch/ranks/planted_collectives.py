@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.adapters.torch.ranks.planted import Fault, Training, average, batches, net
-from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 
 Exchange = Callable[[int, int, torch.Tensor], None]
@@ -200,22 +199,6 @@ def all_exchanges(rank: int, world: int) -> None:
     _train(rank, world, exchange)
 
 
-def accumulating_fsdp(rank: int, world: int) -> None:
-    """Gradients are exchanged after the last of two micro-batches, and layers one by one."""
-    model = net()
-    for layer in (model[0], model[2]):
-        fully_shard(layer)
-    fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    data = batches(rank, 16)
-    for first in range(0, len(data), 2):
-        optimizer.zero_grad()
-        for number, (x, y) in enumerate(data[first : first + 2]):
-            model.set_requires_gradient_sync(number == 1)  # type: ignore[operator]
-            (cross_entropy(model(x), y) / 2).backward()
-        optimizer.step()
-
-
 FAULTS = {
     f"lossy_{name}": Fault(
         _lossy_training(name), "collective-result-wrong", (bad,), code="dist.", text="in step 0"
@@ -237,5 +220,5 @@ FAULTS = {
         text="what rank 0 sent at",
     ),
 }
-CONTROLS: dict[str, Training] = {each.__name__: each for each in (all_exchanges, accumulating_fsdp)}
+CONTROLS: dict[str, Training] = {"all_exchanges": all_exchanges}
 CONTROLS_OF_FOUR: dict[str, Training] = {"all_exchanges_of_four": all_exchanges}

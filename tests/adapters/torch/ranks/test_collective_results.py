@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from sonde.adapters.torch.ranks.collective_results import hashes, part_hashes, sums
+from sonde.adapters.torch.ranks.collective_signatures import SIGNATURES, Call
+from sonde.adapters.torch.ranks.digests import project
 from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.report import CollectiveReport, CollectiveResult
 
@@ -83,3 +86,25 @@ def test_parts_are_those_of_uneven_splits() -> None:
 @pytest.mark.parametrize("value", [None, torch.ones(3, dtype=torch.int64), torch.empty(0)])
 def test_tensors_without_floating_point_values_have_no_sums(value: torch.Tensor | None) -> None:
     assert sums(value) == ()
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        (None, "SUM"),
+        (dist.ReduceOp.MAX, "MAX"),
+        (dist.ReduceOp(dist.ReduceOp.AVG), "AVG"),
+        (dist._make_nccl_premul_sum(2.0), "PREMUL_SUM"),
+    ],
+)
+def test_reduction_has_a_name_that_is_the_same_on_all_ranks(op: object, name: str) -> None:
+    call = Call(SIGNATURES["reduce_scatter_single"], (None, None), {"op": op} if op else {})
+    assert call.reduce_op == name
+
+
+@pytest.mark.parametrize("places", [[0, 5, 9], [0, 4096, 9000], [0, 4095, 4097, 12_000]])
+def test_projections_of_parts_add_up_to_that_of_the_whole(places: list[int]) -> None:
+    whole = torch.randn(12_345, dtype=torch.float64)
+    ends = [*places[1:], whole.numel()]
+    parts = [project(whole[b:e], b) for b, e in zip(places, ends, strict=True)]
+    torch.testing.assert_close(sum(parts), project(whole))

@@ -161,7 +161,10 @@ class Call:
         if self.signature.reduce is None:
             return ""
         op = self.argument(self.signature.reduce)
-        return str(dist.ReduceOp.SUM if op is None else op).rpartition(".")[2]
+        op = dist.ReduceOp.SUM if op is None else op
+        # An op with a factor has no name of its own: its text is the address of an object.
+        names = dist.ReduceOp.RedOpType.__members__
+        return next((name for name, value in names.items() if op == value), "")
 
     @property
     def root(self) -> int:

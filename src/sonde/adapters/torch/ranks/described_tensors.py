@@ -20,6 +20,7 @@ from sonde.adapters.torch.ranks.digests import is_constant, plain, project, tens
 from sonde.adapters.torch.ranks.gradients.local_gradients import LocalGradient, LocalGradients
 from sonde.adapters.torch.ranks.gradients.reduced_gradients import ReducedGradients
 from sonde.adapters.torch.ranks.layout import TensorPlacements, outermost
+from sonde.adapters.torch.ranks.private import offset_of_rows, unsharded_parameters
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.core.patching import wrap
 from sonde.core.weak_table import WeakTable
@@ -122,6 +123,14 @@ class DescribedTensors:
             for described, tensor in zip(self.layout.named.values(), self._tensors(), strict=True)
         )
 
+    def backward_begins(self) -> None:
+        """A backward pass of a compared step begins: follow what FSDP2 has gathered by now."""
+        if self._local is None:
+            return
+        for module in list(self.modules):
+            for sharded, whole in unsharded_parameters(module):
+                self._local.follow_whole(sharded, whole)
+
     def backward_left(self) -> None:
         """A backward pass of a compared step has ended: keep the projections of what it has left,
         which DDP and FSDP have exchanged by now."""
@@ -130,7 +139,8 @@ class DescribedTensors:
                 for parameter in parameters_of(optimizer):
                     values = None if parameter.grad is None else plain(parameter.grad)
                     if values is not None and values.is_floating_point():
-                        self._left[private.tensor_id(parameter)] = project(values)
+                        offset = self._offset(parameter) or 0
+                        self._left[private.tensor_id(parameter)] = project(values, offset)
 
     def measure(self, parameters: Sequence[torch.Tensor], step: RunningStep) -> None:
         """Hash and project the gradients that the optimizer uses, each parameter once a step."""
@@ -148,9 +158,17 @@ class DescribedTensors:
                 if _is_partial(parameter.grad):
                     continue  # The optimizer's ops add up the parts of the ranks.
                 left = self._left.get(private.tensor_id(parameter))
-                report = _gradient(known.name, parameter.grad, self._local.of(parameter), left)
+                local = self._local.of(parameter)
+                offset = self._offset(parameter)
+                report = _gradient(known.name, parameter.grad, local, left, offset)
                 if report is not None:
                     step.gradients[known.name] = replace(report, reductions=count)
+
+    def _offset(self, parameter: torch.Tensor) -> int | None:
+        """The place of this rank's rows in a parameter that FSDP2 has divided; None: not divided,
+        or in another way."""
+        is_whole = self._local is not None and self._local.is_of_whole(parameter)
+        return offset_of_rows(parameter) if is_whole else None
 
     def squares(self, parameters: Sequence[torch.Tensor]) -> dict[str, float]:
         """The sum of the squares of gradients by the group that shards them, empty name: none;
@@ -211,11 +229,13 @@ def _gradient(
     gradient: torch.Tensor,
     local: LocalGradient | None,
     left: torch.Tensor | None,
+    offset: int | None,
 ) -> RankGradient | None:
+    """``offset``: of the first element in that of the whole parameter, which was computed."""
     values = plain(gradient)
     if values is None or not values.is_floating_point():
         return None
-    used = tuple(project(values).tolist())
+    used = tuple(project(values, offset or 0).tolist())
     before = () if left is None else tuple(left.tolist())
     total: tuple[float, ...] = ()
     last: tuple[float, ...] = ()
@@ -231,4 +251,5 @@ def _gradient(
         is_finite=all(map(math.isfinite, used)),
         is_local_finite=all(map(math.isfinite, total)),
         left=before if before != used and all(map(math.isfinite, before)) else (),
+        is_shard=offset is not None,
     )

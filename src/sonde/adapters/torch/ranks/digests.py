@@ -53,11 +53,15 @@ def is_constant(tensor: torch.Tensor) -> bool:
     return values is None or bool((values == values.reshape(-1)[0]).all())
 
 
-def project(values: torch.Tensor) -> torch.Tensor:
-    """The projections of a dense floating-point tensor, on its device; linear in its elements."""
+def project(values: torch.Tensor, offset: int = 0) -> torch.Tensor:
+    """The projections of a dense floating-point tensor, on its device; linear in its elements.
+    ``offset``: the place of the first of them in a larger tensor, whose projections are the sum of
+    those of its parts."""
     flat = values.reshape(-1).to(torch.float64 if values.dtype == torch.float64 else torch.float32)
     whole = flat.numel() // _ROW * _ROW
     signs = _signs(flat.device, flat.dtype)
+    if offset % _ROW:
+        signs = signs.roll(-(offset % _ROW), 1)
     rest = flat[whole:]
     found = signs[:, : rest.numel()] @ rest
     if whole:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
@@ -80,3 +81,30 @@ def bucket_layout(wrapper: DistributedDataParallel, sizes: Sequence[int]) -> lis
             return []  # Buckets of several dtypes.
         found.append(bucket)
     return [] if left else found
+
+
+def unsharded_parameters(network: nn.Module) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The parameters that ``fully_shard`` has divided, each with the whole one that forward and
+    backward use, in which autograd computes its gradient. Those that have been used only."""
+    for module in network.modules():
+        state_of = getattr(module, "_get_fsdp_state", None)
+        for group in getattr(state_of(), "_fsdp_param_groups", ()) if state_of is not None else ():
+            for each in group.fsdp_params:
+                whole = getattr(each, "_unsharded_param", None)
+                if whole is not None:
+                    yield each.sharded_param, whole
+
+
+def offset_of_rows(parameter: torch.Tensor) -> int | None:
+    """The place of the first element that this rank has, in the whole of a DTensor that is divided
+    into rows; None if it is laid out in another way."""
+    placements: Any = getattr(parameter, "placements", ())
+    parts = [each for each in placements if not each.is_replicate()]
+    if len(parts) != 1 or type(parts[0]).__name__ != "Shard" or parts[0].dim != 0:
+        return None
+    from torch.distributed.tensor import _utils  # Takes a while; a program with DTensors has it.
+
+    mesh: Any = parameter.device_mesh  # type: ignore[attr-defined]
+    _, offsets = _utils.compute_local_shape_and_global_offset(parameter.shape, mesh, placements)
+    rest = parameter.numel() // parameter.shape[0] if parameter.shape[0] else 0
+    return int(offsets[0]) * rest

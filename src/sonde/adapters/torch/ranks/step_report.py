@@ -165,6 +165,7 @@ class StepReporter:
             self.marks.add(step.loss_source, self.step)
             first = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
             if self.is_sampled:
+                self.tensors.backward_begins()
                 step.divisor, tokens = loss_scale_facts(first)
                 if tokens is not None:
                     step.tokens = tokens + (step.tokens or 0)

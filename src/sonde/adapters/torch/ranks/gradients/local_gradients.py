@@ -1,8 +1,8 @@
 """Follows the gradients that a rank's backward passes compute, before any exchange.
 
 A hook of a parameter is called with what a backward pass adds to its gradient, before it is added:
-so before DistributedDataParallel or a program exchange gradients. In steps that are not compared
-the hook returns at once.
+so before DistributedDataParallel, FSDP2 or a program exchange gradients. In steps that are not
+compared the hook returns at once.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class LocalGradients:
     undo: ExitStack
     _found: dict[int, LocalGradient] = field(default_factory=dict)
     _known: set[int] = field(default_factory=set)
+    _whole: set[int] = field(default_factory=set)
 
     def follow(self, parameters: list[torch.Tensor]) -> None:
         """Follow these parameters from now on, each once."""
@@ -43,10 +44,24 @@ class LocalGradients:
             key = private.tensor_id(parameter)
             if key in self._known or not parameter.requires_grad or not parameter.is_leaf:
                 continue
-            self._known.add(key)
-            follow: Any = parameter.register_hook
-            handle = follow(_hook(self, key))
-            self.undo.callback(handle.remove)
+            self._follow(key, parameter)
+
+    def follow_whole(self, sharded: torch.Tensor, whole: torch.Tensor) -> None:
+        """Follow ``whole``, of which a parameter has the shards, under the name of that one."""
+        key = private.tensor_id(sharded)
+        if key not in self._whole and whole.requires_grad:
+            self._whole.add(key)
+            self._follow(key, whole)
+
+    def is_of_whole(self, parameter: torch.Tensor) -> bool:
+        """Whether the gradients that were computed are those of the whole of a sharded one."""
+        return private.tensor_id(parameter) in self._whole
+
+    def _follow(self, key: int, parameter: torch.Tensor) -> None:
+        self._known.add(key)
+        follow: Any = parameter.register_hook
+        handle = follow(_hook(self, key))
+        self.undo.callback(handle.remove)
 
     def of(self, parameter: torch.Tensor) -> LocalGradient | None:
         """What was computed for ``parameter`` since the step began."""
