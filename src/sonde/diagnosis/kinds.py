@@ -115,7 +115,9 @@ RANKS: Final[Mapping[str, RuleText]] = {
     ),
     "gradient-reduced-twice": RuleText("A gradient is in several reducing collectives of a step."),
     "clip-norm-wrong": RuleText("Gradients are clipped by another norm than that over all ranks."),
-    "clip-norms-differ": RuleText("Clipping finds another norm on each rank."),
+    "clip-norms-differ": RuleText(
+        "Clipping finds another norm on each rank, or gets another limit."
+    ),
     "decisions-differ": RuleText(
         "Learning rates, skipped steps, modes, `requires_grad` or unused parameters differ."
     ),

@@ -95,10 +95,10 @@ class RankGradient(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClipReport(msgspec.Struct, frozen=True, array_like=True):
-    """A call that clipped gradients: where, the norm that it used, and the limit. In sampled steps
-    also ``squares``, the sum of the squares of this rank's gradients by the group that shards them
-    (empty name: none), and ``factor``, by which the call has multiplied them; a factor of 0: these
-    are not known."""
+    """A call that clipped gradients: where, the norm that it used (NaN: it has none that is known),
+    and the limit. In sampled steps also ``squares``, the sum of the squares of this rank's
+    gradients by the group that shards them (empty name: none), and ``factor``, by which the call
+    has multiplied them; a factor of 0: these are not known."""
 
     source: str
     norm: float

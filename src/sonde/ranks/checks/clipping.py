@@ -26,12 +26,21 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
             continue
         yield from _multiplied(step, group)
         for number in range(calls[group[0]]):
+            limits = {rank: step.reports[rank].clips[number].limit for rank in group}
+            if _are_apart(limits):
+                yield _other_limits(step, group, limits, number)
+                break
             norms = {rank: step.reports[rank].clips[number].norm for rank in group}
-            least, most = min(norms.values()), max(norms.values())
-            if most - least > _TOLERANCE * abs(most):
+            if _are_apart(norms):
                 yield _different(step, group, norms, number)
                 break
     yield from _wrong_norms(step)
+
+
+def _are_apart(values: dict[int, float]) -> bool:
+    """Whether numbers of ranks differ by more than rounding; not if one is NaN: unknown."""
+    least, most = min(values.values()), max(values.values())
+    return most - least > _TOLERANCE * abs(most)
 
 
 def _multiplied(step: JobStep, group: tuple[int, ...]) -> Iterator[Mismatch]:
@@ -164,6 +173,30 @@ def _called(
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+def _other_limits(
+    step: JobStep, group: tuple[int, ...], limits: dict[int, float], number: int
+) -> Mismatch:
+    sets = split(limits)
+    few, many = sets[-1], sets[0]
+    line = step.reports[few[0]].clips[number].source
+    return Mismatch(
+        finding(
+            "clip-norms-differ",
+            "established",
+            f"the ranks clip gradients to different limits in step {step.step}: "
+            f"{limits[few[0]]:.6g} on {ranks_text(few)} at {line}, {limits[many[0]]:.6g} on "
+            f"{ranks_text(many)}",
+            step=step.step,
+            ranks=few,
+            evidence={"limits": limits},
+            advice="clip to the same limit on every rank",
+            places=(line, step.reports[many[0]].clips[number].source),
+        ),
+        subject=f"limits {group} {line}",
+        strikes=2,
+    )
 
 
 def _different(

@@ -43,6 +43,7 @@ class DescribedTensors:
         self.layout = TensorPlacements(declared=declared)
         self.modules: WeakTable[nn.Module, str] = WeakTable()
         self._optimizers: WeakTable[torch.optim.Optimizer, None] = WeakTable()
+        self._made: WeakTable[torch.optim.Optimizer, None] = WeakTable()
         self._local: LocalGradients | None = None
         self._is_wanted: Callable[[], bool] = lambda: False
         self.buffers = DescribedBuffers(
@@ -70,6 +71,7 @@ class DescribedTensors:
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer, source: str) -> list[torch.Tensor]:
         """An optimizer begins its step: learn its parameters if they are new; its parameters."""
+        self._made[optimizer] = None
         parameters = list(parameters_of(optimizer))
         if optimizer not in self._optimizers:
             self._optimizers[optimizer] = None
@@ -83,6 +85,7 @@ class DescribedTensors:
         is_known = all(self.layout.of(each) is not None for each in parameters)
         if is_known and not self.copies.has_new:
             return
+        parameters = self._of_optimizers(parameters)
         modules = outermost({each: self.modules.get(each) or "" for each in list(self.modules)})
         rank = self.layout.rank
         with private.unobserved(), torch.no_grad():
@@ -94,6 +97,17 @@ class DescribedTensors:
             constants = [n for n, each in enumerate(known) if each is None or is_constant(each)]
             digests = self._digests(self.buffers.initial())
             self._send(StepReport(rank, -1, digests, tuple(constants), source=source))
+
+    def _of_optimizers(self, parameters: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """All parameters of the optimizers that have one of ``parameters``, which may be a part of
+        them, as where each layer is clipped by itself; these if no optimizer has them."""
+        numbers = {private.tensor_id(each) for each in parameters}
+        found: dict[int, torch.Tensor] = {}
+        for optimizer in self._made:
+            own = {private.tensor_id(each): each for each in parameters_of(optimizer)}
+            if not numbers.isdisjoint(own):
+                found |= own
+        return list(found.values()) if numbers <= found.keys() else parameters
 
     def digests(self) -> tuple[int, ...]:
         """The hashes of all described tensors as they are now."""
@@ -200,6 +214,7 @@ class DescribedTensors:
         def add_param_group(optimizer: Any, group: Any) -> Any:
             result = original(optimizer, group)
             with self._shield:
+                self._made[optimizer] = None
                 if self._local is not None:
                     self._local.follow(list(parameters_of(optimizer)))
             return result

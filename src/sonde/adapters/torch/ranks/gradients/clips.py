@@ -17,14 +17,15 @@ from sonde.core.patching import wrap
 from sonde.ranks.report import ClipReport
 
 _WITH_NORM = "clip_grads_with_norm_"
+_BY_VALUE = "clip_grad_value_"
 
 
 @dataclass(slots=True, eq=False)
 class ClipCalls:
     """``ready`` is called with parameters whose gradients are as the exchange left them, before
-    they are changed; ``clipped`` with a report of each call of ``clip_grad_norm_`` or
-    ``clip_grads_with_norm_``. ``squares`` of gradients are those of `ClipReport`, empty where they
-    are not known or not wanted."""
+    they are changed; ``clipped`` with a report of each call of ``clip_grad_norm_``,
+    ``clip_grads_with_norm_`` or ``clip_grad_value_``. ``squares`` of gradients are those of
+    `ClipReport`, empty where they are not known or not wanted."""
 
     ready: Callable[[Sequence[torch.Tensor]], None]
     clipped: Callable[[ClipReport], None]
@@ -33,8 +34,9 @@ class ClipCalls:
 
     def install(self, undo: ExitStack) -> None:
         for owner in (clip_grad, torch.nn.utils):
-            patch = wrap(owner, "clip_grad_norm_", self._clipping, undo)
-            private.hide_from_compiler(patch.replacement)
+            for name, make in (("clip_grad_norm_", self._clipping), (_BY_VALUE, self._limiting)):
+                patch = wrap(owner, name, make, undo)
+                private.hide_from_compiler(patch.replacement)
         if hasattr(torch.nn.utils, _WITH_NORM):
             patch = wrap(torch.nn.utils, _WITH_NORM, self._clipping, undo)
             private.hide_from_compiler(patch.replacement)
@@ -42,15 +44,13 @@ class ClipCalls:
 
     def _clipping(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(parameters, (torch.Tensor, list, tuple)):
-                parameters = list(parameters)  # A generator can be read once.
-            listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            listed = _listed(parameters)
             line, before = "", {}
             with self.shield:
                 line = calling_line()
                 self.ready(listed)
                 before = self.squares(listed) if _is_euclidean(args, kwargs) else {}
-            result = original(parameters, *args, **kwargs)
+            result = original(listed, *args, **kwargs)
             with self.shield, private.unobserved():
                 limit = kwargs.get("max_norm", args[0] if args else 0.0)
                 given = kwargs.get("total_norm", args[1] if len(args) > 1 else 0.0)
@@ -61,6 +61,17 @@ class ClipCalls:
 
         return clip
 
+    def _limiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def clip_values(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            listed = _listed(parameters)
+            with self.shield:
+                self.ready(listed)
+                limit = kwargs.get("clip_value", args[0] if args else 0.0)
+                self.clipped(ClipReport(calling_line(), math.nan, float(limit)))
+            return original(listed, *args, **kwargs)
+
+        return clip_values
+
     def _unscaling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def unscale_(scaler: Any, optimizer: Any) -> Any:
             with self.shield:
@@ -69,6 +80,11 @@ class ClipCalls:
             return original(scaler, optimizer)
 
         return unscale_
+
+
+def _listed(parameters: Any) -> list[torch.Tensor]:
+    """As a list: a generator can be read once."""
+    return [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
 
 
 def _is_euclidean(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -84,7 +100,8 @@ def _factor(before: dict[str, float], after: dict[str, float]) -> float:
 
 
 def _number(norm: Any) -> float:
-    """The norm as a number; of a norm that is spread over ranks this rank's part, because the
-    whole would need a collective."""
-    local = getattr(norm, "_local_tensor", norm)
-    return float(local)
+    """The norm as a number; NaN of one of which each rank has a part, as of the maximum under
+    FSDP2: the whole would need a collective."""
+    if not all(each.is_replicate() for each in getattr(norm, "placements", ())):
+        return math.nan
+    return float(getattr(norm, "_local_tensor", norm))
