@@ -125,7 +125,9 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "first-non-finite": RuleText("The op of the rank that made the first NaN or Inf."),
     "loss-weighted-by-rank": RuleText("Each rank averages over its own number of targets."),
     "loss-not-of-all-targets": RuleText("The reported loss is a mean of means over ranks."),
-    "odd-rank-out": RuleText("One rank's loss or gradient is far from those of the others."),
+    "odd-rank-out": RuleText(
+        "One rank's loss, gradient or activations are far from those of the others."
+    ),
     "environment-differs": RuleText("Versions or settings differ between ranks."),
     "collectives-differ": RuleText("Ranks call different collectives."),
     "collective-result-wrong": RuleText(

@@ -13,6 +13,9 @@ DEFAULT_HANG_SECONDS: Final = 60.0
 FIRST_STEPS: Final = 5
 """The first steps are all compared: most faults of several ranks are there from the start."""
 
+FEWEST_FOR_OUTLIERS: Final = 4
+"""The ranks that are needed to tell which of them has numbers far from the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class RankOptions:

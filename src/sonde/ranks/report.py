@@ -133,6 +133,15 @@ class RankActivation(msgspec.Struct, frozen=True, array_like=True):
     source: str = ""
 
 
+class OutputStatistic(msgspec.Struct, frozen=True, array_like=True):
+    """The output of a module in a sampled step: its root mean square and its largest magnitude,
+    NaN if it has a NaN."""
+
+    name: str
+    root_mean_square: float
+    largest: float
+
+
 class GradientBucket(msgspec.Struct, frozen=True, array_like=True):
     """What a collective of DistributedDataParallel exchanges: the number of the bucket, the names
     of its first parameters, and how many it has."""
@@ -184,6 +193,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     the first input that a sharded module has got; it is declared if the ranks replicate it.
 
     ``unfinished``: the lines of asynchronous reductions that still run when the optimizer begins.
+    ``outputs``: of the modules in a sampled step, in their order, where there are enough ranks.
 
     ``step`` is -1 for the state before the first step, ``first`` the number of the first step of
     this run: ranks are compared by how many steps they have made since then.
@@ -213,6 +223,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     entry: RankActivation | None = None
     first: int = 0
     unfinished: tuple[str, ...] = ()
+    outputs: tuple[OutputStatistic, ...] = ()
 
 
 class SpotDigests(msgspec.Struct, frozen=True, array_like=True):

@@ -258,6 +258,14 @@ def odd_rank(rank: int, world: int) -> None:
     train(DistributedDataParallel(nn.Linear(8, 4)), data, lr=1e-4)
 
 
+def unscaled_on_one_rank(rank: int, world: int) -> None:
+    """The input of a rank is not divided by 255; a norm hides that from the loss."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8, bias=False), nn.LayerNorm(8), nn.Linear(8, 4))
+    data = [(255 * x if rank == 3 else x, y) for x, y in batches(rank, 12)]
+    train(DistributedDataParallel(model), data, lr=1e-4)
+
+
 FAULTS = {
     "raw_module_called": Fault(
         raw_module_called, "gradients-not-exchanged", (0, 1), "0.weight", "optimizer.step()"
@@ -315,7 +323,12 @@ FAULTS = {
         text="learning rate: 0.05 on",
     ),
 }
-FAULTS_OF_FOUR = {"odd_rank": Fault(odd_rank, "odd-rank-out", (2,), code="backward()")}
+FAULTS_OF_FOUR = {
+    "odd_rank": Fault(odd_rank, "odd-rank-out", (2,), code="backward()"),
+    "unscaled_on_one_rank": Fault(
+        unscaled_on_one_rank, "odd-rank-out", (3,), "0", text="of the output of 0 of rank 3 is"
+    ),
+}
 
 
 # ----------------------------------------------------------------------- controls

@@ -29,6 +29,7 @@ from sonde.adapters.torch.ranks.digests import plain
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
+from sonde.adapters.torch.ranks.output_statistics import OutputStatistics
 from sonde.adapters.torch.ranks.pending_works import UnfinishedCollectives
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
@@ -38,7 +39,7 @@ from sonde.adapters.torch.ranks.spot_hashes import SpotHashes
 from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
 from sonde.core.patching import wrap
-from sonde.ranks.options import RankOptions
+from sonde.ranks.options import FEWEST_FOR_OUTLIERS, RankOptions
 from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss, SpotReport
 
 
@@ -64,6 +65,7 @@ class StepReporter:
         self.marks = LineMarks()
         self.buckets = DdpBuckets()
         self._outputs = ModuleOutputs(shield)
+        self._statistics = OutputStatistics(shield, self.timed)
         self._spots = SpotHashes()
         self._last = LastStep()
         self._modes = ModuleModes()
@@ -145,11 +147,14 @@ class StepReporter:
                     self._search.module_begins(module, args)
                 if self.is_sampled and self._is_tensor_parallel(module):
                     self._outputs.follow(module)
+                if self.is_sampled and self._world_size >= FEWEST_FOR_OUTLIERS:
+                    self._statistics.follow(module)
         return True
 
     def _module_ended(self, module: nn.Module, result: Any, error: BaseException | None) -> None:
         with self._shield:
             self._outputs.leave()
+            self._statistics.leave()
             if self._search is not None:
                 self._search.module_ended(has_failed=error is not None)
 
@@ -255,6 +260,7 @@ class StepReporter:
                     report,
                     digests=self.tensors.digests() if was_sampled else (),
                     activations=self._outputs.take(),
+                    outputs=self._statistics.take(),
                     entry=self._outputs.take_entry(),
                     decisions=decisions(
                         self.tensors.optimizers, self._running, self._parameter_name, self.first
