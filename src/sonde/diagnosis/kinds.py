@@ -128,7 +128,7 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "odd-rank-out": RuleText(
         "One rank's loss, gradient or activations are far from those of the others."
     ),
-    "environment-differs": RuleText("Versions or settings differ between ranks."),
+    "environment-differs": RuleText("Versions, settings or arguments differ between ranks."),
     "collectives-differ": RuleText("Ranks call different collectives."),
     "collective-result-wrong": RuleText(
         "A rank has not got from a collective, or from another rank, what the ranks gave."

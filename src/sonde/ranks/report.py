@@ -58,7 +58,8 @@ class RankTensor(msgspec.Struct, frozen=True, array_like=True):
 class RankDescription(msgspec.Struct, frozen=True, array_like=True, tag="description"):
     """A rank at its first step. ``groups``: the ranks of each group that this rank is in, by name;
     ``roles``: what the group is for, where that is known. ``environment``: facts that must be the
-    same on all ranks, by name."""
+    same on all ranks, by name. ``arguments`` of the program, which may have one of ``own_numbers``
+    of the rank in them."""
 
     rank: int
     world_size: int
@@ -66,6 +67,8 @@ class RankDescription(msgspec.Struct, frozen=True, array_like=True, tag="descrip
     roles: dict[str, GroupRole]
     tensors: tuple[RankTensor, ...]
     environment: dict[str, str]
+    arguments: tuple[str, ...] = ()
+    own_numbers: tuple[int, ...] = ()
 
 
 class RankGradient(msgspec.Struct, frozen=True, array_like=True):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
+
+_NUMBER = re.compile(r"[0-9]+")
+_ADDRESS = re.compile(r"\b[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+\b")
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -26,9 +30,74 @@ def judge(step: JobStep) -> Iterator[Mismatch]:
             f"start all ranks with the same {name.removeprefix('the ')}",
             (),
         )
+    yield from _arguments(step)
+    yield from _groups(step)
     for ranks, names in _parameters(step).items():
         if len(names) == len(ranks) and len(sets := split(names, key=tuple)) > 1:
             yield _other_parameters(names, sets[-1], sets[0])
+
+
+def _arguments(step: JobStep) -> Iterator[Mismatch]:
+    """Programs that were started with other arguments, but for the numbers of their ranks."""
+    given = {rank: step.descriptions[rank].arguments for rank in step.reports}
+    own = {rank: set(step.descriptions[rank].own_numbers) for rank in step.reports}
+    count = max(map(len, given.values()), default=0)
+    for place in range(count):
+        values = {rank: _at(each, place) for rank, each in given.items()}
+        sets = split(values)
+        if len(sets) == 1 or _differ_by_rank(values, own):
+            continue
+        few, many = sets[-1], sets[0]
+        before = _at(given[few[0]], place - 1) if place else ""
+        after = f" (after {before})" if before.startswith("-") and "=" not in before else ""
+        yield _mismatch(
+            f"argument {place + 1} of the program{after} is {values[few[0]]} on {ranks_text(few)} "
+            f"and {values[many[0]]} on {ranks_text(many)}",
+            few,
+            {"what": "the arguments", "place": place, "values": values},
+            "start all ranks with the same arguments",
+            (),
+        )
+        return  # Those after it may have moved.
+
+
+def _at(arguments: Sequence[str], place: int) -> str:
+    return arguments[place] if place < len(arguments) else "not given"
+
+
+def _differ_by_rank(values: Mapping[int, str], own: Mapping[int, set[int]]) -> bool:
+    """Whether an argument differs only by numbers that belong to the ranks (``--rank=1``,
+    ``out/rank_1``), or is an address."""
+    ranks = list(values)
+    texts = {rank: _NUMBER.split(values[rank]) for rank in ranks}
+    if any(texts[rank] != texts[ranks[0]] for rank in ranks):
+        return False
+    if all(_ADDRESS.search(each) for each in values.values()):
+        return True
+    numbers = {rank: _NUMBER.findall(values[rank]) for rank in ranks}
+    return all(
+        len({numbers[rank][place] for rank in ranks}) == 1
+        or all(int(numbers[rank][place]) in own[rank] for rank in ranks)
+        for place in range(len(numbers[ranks[0]]))
+    )
+
+
+def _groups(step: JobStep) -> Iterator[Mismatch]:
+    """Groups of one name that have other ranks: the ranks lay out the job differently."""
+    known: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for rank in sorted(step.reports):
+        for name, members in step.descriptions[rank].groups.items():
+            first, theirs = known.setdefault(name, (rank, members))
+            if theirs != members and rank in theirs:
+                yield _mismatch(
+                    f"{name} has {ranks_text(members)} on rank {rank} and {ranks_text(theirs)} on "
+                    f"rank {first}",
+                    [rank],
+                    {"what": f"the ranks of {name}", "ours": members, "theirs": theirs},
+                    "make the same groups, in the same order, on all ranks",
+                    (),
+                )
+                return
 
 
 def _parameters(step: JobStep) -> dict[tuple[int, ...], dict[int, list[str]]]:

@@ -252,6 +252,15 @@ def learning_rate_differs(rank: int, world: int) -> None:
     train(DistributedDataParallel(net()), batches(rank), lr=0.1 / (rank + 1))
 
 
+def weight_decay_differs(rank: int, world: int) -> None:
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1 * rank)
+    for x, y in batches(rank):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
 def odd_rank(rank: int, world: int) -> None:
     data = [(40 * x if rank == 2 else x, y) for x, y in batches(rank, 12)]
     torch.manual_seed(0)
@@ -321,6 +330,13 @@ FAULTS = {
         (1,),
         code="optimizer.step()",
         text="learning rate: 0.05 on",
+    ),
+    "weight_decay_differs": Fault(
+        weight_decay_differs,
+        "decisions-differ",
+        (1,),
+        code="optimizer.step()",
+        text="weight_decay of the optimizer: 0.1 on rank 1, 0.0 on rank 0",
     ),
 }
 FAULTS_OF_FOUR = {

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from sonde.adapters.torch.ranks.environment import arguments, environment, own_numbers
 from sonde.adapters.torch.ranks.layout import TensorPlacements
 
 
@@ -35,3 +36,24 @@ def test_the_environment_does_not_depend_on_when_the_optimizer_makes_its_state(
     assert len(after.tensors) > len(before.tensors)
     assert after.environment == before.environment
     assert after.environment["the version of torch"] == torch.__version__
+
+
+def test_files_that_arguments_name_are_told_by_their_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.yaml"
+    found = []
+    for number, text in enumerate(("lr: 0.1", "lr: 0.2", "lr: 0.2")):
+        config.write_text(text)
+        given = [f"--config={config}", "--lr", str(number), "a\0b", str(tmp_path)]
+        monkeypatch.setattr("sys.argv", ["train.py", *given])
+        found.append(environment()["the file config.yaml"])
+        assert arguments() == tuple(given)
+    assert found[0] != found[1] == found[2]
+
+
+def test_own_numbers_are_those_of_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("GROUP_RANK", "nine")
+    monkeypatch.delenv("NODE_RANK", raising=False)
+    assert own_numbers(5) == (5, 1)

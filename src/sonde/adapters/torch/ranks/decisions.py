@@ -18,6 +18,8 @@ from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL, STEPS_BEFORE
 
 _MOST_NAMES: Final = 5
 _MOST_MODULES: Final = 10_000
+_MOST_GROUPS: Final = 32
+_OTHERWISE_COMPARED: Final = ("params", "lr", "initial_lr", "param_names")
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +59,19 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _MOST_NAMES} others (hash {digest})"
 
 
+def _options(optimizer: torch.optim.Optimizer) -> dict[str, str]:
+    """Those that are numbers or switches, of its groups in their order."""
+    found: dict[str, list[str]] = {}
+    for group in optimizer.param_groups[:_MOST_GROUPS]:
+        for name, value in group.items():
+            if name not in _OTHERWISE_COMPARED and isinstance(value, (int, float, str, tuple)):
+                found.setdefault(name, []).append(str(value))
+    return {
+        name: texts[0] if len(set(texts)) == 1 else ", ".join(texts)
+        for name, texts in found.items()
+    }
+
+
 def decisions(
     optimizers: Sequence[torch.optim.Optimizer],
     step: RunningStep,
@@ -72,6 +87,9 @@ def decisions(
         rates = [group.get("lr") for group in optimizer.param_groups]
         text = ", ".join(f"{float(rate):.6g}" for rate in rates if rate is not None)
         found[f"learning rate of optimizer {number}" if number else "learning rate"] = text
+        of = f"optimizer {number}" if number else "the optimizer"
+        found[f"class of {of}"] = type(optimizer).__name__
+        found |= {f"{name} of {of}": text for name, text in _options(optimizer).items()}
         frozen += [parameter_name(e) for e in parameters_of(optimizer) if not e.requires_grad]
     for name, what in (
         (EVAL_MODE, step.in_eval),

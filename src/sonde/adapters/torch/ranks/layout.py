@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.ranks.environment import environment
+from sonde.adapters.torch.ranks.environment import arguments, environment, own_numbers
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
 from sonde.ranks.between_samples import has_spots
 from sonde.ranks.job_step import ranks_text
@@ -163,6 +163,8 @@ class TensorPlacements:
             dict(self.roles),
             tuple(self.named.values()),
             environment(),
+            arguments(),
+            own_numbers(rank),
         )
 
     def _declared(self, name: str) -> tuple[Placement, ...] | None:
