@@ -103,6 +103,9 @@ RANKS: Final[Mapping[str, RuleText]] = {
     "gradients-multiplied": RuleText("Exchanged gradients are a multiple of their mean."),
     "only-last-micro-batch": RuleText("Only the last micro-batch's gradients are exchanged."),
     "backward-passes-differ": RuleText("Ranks accumulate different numbers of micro-batches."),
+    "accumulation-not-divided": RuleText(
+        "Losses of micro-batches are added up, not averaged.", status="hypothesis"
+    ),
     "same-batch-on-ranks": RuleText("Data-parallel ranks get the same batches."),
     "tensor-ranks-batches-differ": RuleText("Tensor-parallel ranks get different batches."),
     "random-states-differ": RuleText("Ranks of tensor parallelism use other random numbers."),

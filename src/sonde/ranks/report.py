@@ -145,6 +145,15 @@ class OutputStatistic(msgspec.Struct, frozen=True, array_like=True):
     largest: float
 
 
+class MicroBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A backward pass of a sampled step: its line, over how many targets its loss is a mean (None:
+    unknown), and what the program divides the loss by."""
+
+    source: str
+    targets: int | None
+    divisor: float
+
+
 class GradientBucket(msgspec.Struct, frozen=True, array_like=True):
     """What a collective of DistributedDataParallel exchanges: the number of the bucket, the names
     of its first parameters, and how many it has."""
@@ -197,6 +206,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
 
     ``unfinished``: the lines of asynchronous reductions that still run when the optimizer begins.
     ``outputs``: of the modules in a sampled step, in their order, where there are enough ranks.
+    ``micro_batches``: the backward passes of a sampled step.
 
     ``step`` is -1 for the state before the first step, ``first`` the number of the first step of
     this run: ranks are compared by how many steps they have made since then.
@@ -227,6 +237,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     first: int = 0
     unfinished: tuple[str, ...] = ()
     outputs: tuple[OutputStatistic, ...] = ()
+    micro_batches: tuple[MicroBatch, ...] = ()
 
 
 class SpotDigests(msgspec.Struct, frozen=True, array_like=True):

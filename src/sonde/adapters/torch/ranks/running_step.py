@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.ranks.report import (
     ClipReport,
+    MicroBatch,
     OriginOnRank,
     RankGradient,
     RankOp,
@@ -40,6 +41,7 @@ class RunningStep:
     in_eval: str = ""
     modules_in_eval: str = ""
     unfinished: tuple[str, ...] = ()
+    micro_batches: list[MicroBatch] = field(default_factory=list)
 
     def is_scaled(self, world_size: int) -> bool:
         """Whether the program weighs the loss of this rank: divides it by the number of ranks or a
@@ -69,4 +71,5 @@ class RunningStep:
             origin=self.origin,
             reported=self.reported,
             unfinished=self.unfinished,
+            micro_batches=tuple(self.micro_batches),
         )

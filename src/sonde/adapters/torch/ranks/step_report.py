@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -40,7 +40,16 @@ from sonde.adapters.torch.replay.compiler_entries import watch_compiler
 from sonde.adapters.torch.replay.module_hooks import OutermostHook
 from sonde.core.patching import wrap
 from sonde.ranks.options import FEWEST_FOR_OUTLIERS, RankOptions
-from sonde.ranks.report import ClipReport, OriginOnRank, RankReport, ReportedLoss, SpotReport
+from sonde.ranks.report import (
+    ClipReport,
+    MicroBatch,
+    OriginOnRank,
+    RankReport,
+    ReportedLoss,
+    SpotReport,
+)
+
+_MOST_MICRO_BATCHES: Final = 256
 
 
 class StepReporter:
@@ -172,6 +181,8 @@ class StepReporter:
             if self.is_sampled:
                 self.tensors.backward_begins()
                 step.divisor, tokens = loss_scale_facts(first)
+                if len(step.micro_batches) < _MOST_MICRO_BATCHES:
+                    step.micro_batches.append(MicroBatch(step.loss_source, tokens, step.divisor))
                 if tokens is not None:
                     step.tokens = tokens + (step.tokens or 0)
                 step.ops = step.ops or ops_of(first, self._parameter_name)
