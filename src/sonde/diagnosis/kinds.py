@@ -107,6 +107,9 @@ RANKS: Final[Mapping[str, RuleText]] = {
         "Losses of micro-batches are added up, not averaged.", status="hypothesis"
     ),
     "same-batch-on-ranks": RuleText("Data-parallel ranks get the same batches."),
+    "same-samples-on-ranks": RuleText(
+        "Data-parallel ranks read the same samples, in different batches."
+    ),
     "tensor-ranks-batches-differ": RuleText("Tensor-parallel ranks get different batches."),
     "random-states-differ": RuleText("Ranks of tensor parallelism use other random numbers."),
     "random-states-equal": RuleText("Shards of tensor parallelism use the same dropout mask."),

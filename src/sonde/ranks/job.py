@@ -34,6 +34,7 @@ from sonde.ranks.report import (
     StackReport,
     StepReport,
 )
+from sonde.ranks.samples import SampleLog
 
 _MOST_STEPS: Final = 64
 """Steps that wait for ranks; beyond, the oldest are judged with the ranks that are there."""
@@ -63,6 +64,7 @@ class RankJob:
         self._collectives = CollectiveLog()
         self._messages = MessageLog()
         self._epochs = EpochLog()
+        self._samples = SampleLog()
         self._origins = FirstNonFinite(self._collectives.name)
         self._stacks: dict[int, StackReport] = {}
         self._loops: dict[int, LoopReport] = {}
@@ -191,6 +193,7 @@ class RankJob:
             shown = number + first
             step = JobStep(shown, self._descriptions, reports, previous, initial, between)
             yield from self._judge_step(step)
+            yield from self._samples.add(step)
             if step.is_sampled:
                 self._spots.forget(number)
 

@@ -154,6 +154,13 @@ class MicroBatch(msgspec.Struct, frozen=True, array_like=True):
     divisor: float
 
 
+class LoadedSamples(msgspec.Struct, frozen=True, array_like=True):
+    """Hashes of the samples of a batch, and the epoch of the DataLoader that gave them."""
+
+    epoch: int
+    hashes: tuple[int, ...]
+
+
 class GradientBucket(msgspec.Struct, frozen=True, array_like=True):
     """What a collective of DistributedDataParallel exchanges: the number of the bucket, the names
     of its first parameters, and how many it has."""
@@ -206,7 +213,8 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
 
     ``unfinished``: the lines of asynchronous reductions that still run when the optimizer begins.
     ``outputs``: of the modules in a sampled step, in their order, where there are enough ranks.
-    ``micro_batches``: the backward passes of a sampled step.
+    ``micro_batches``: the backward passes of a sampled step; ``samples``: of its first batch, where
+    a DataLoader has given it.
 
     ``step`` is -1 for the state before the first step, ``first`` the number of the first step of
     this run: ranks are compared by how many steps they have made since then.
@@ -238,6 +246,7 @@ class StepReport(msgspec.Struct, frozen=True, array_like=True, tag="step"):
     unfinished: tuple[str, ...] = ()
     outputs: tuple[OutputStatistic, ...] = ()
     micro_batches: tuple[MicroBatch, ...] = ()
+    samples: LoadedSamples | None = None
 
 
 class SpotDigests(msgspec.Struct, frozen=True, array_like=True):

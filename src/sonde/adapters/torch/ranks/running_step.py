@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.ranks.report import (
     ClipReport,
+    LoadedSamples,
     MicroBatch,
     OriginOnRank,
     RankGradient,
@@ -42,6 +43,7 @@ class RunningStep:
     modules_in_eval: str = ""
     unfinished: tuple[str, ...] = ()
     micro_batches: list[MicroBatch] = field(default_factory=list)
+    samples: LoadedSamples | None = None
 
     def is_scaled(self, world_size: int) -> bool:
         """Whether the program weighs the loss of this rank: divides it by the number of ranks or a
@@ -72,4 +74,5 @@ class RunningStep:
             reported=self.reported,
             unfinished=self.unfinished,
             micro_batches=tuple(self.micro_batches),
+            samples=self.samples,
         )

@@ -27,6 +27,7 @@ from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
+from sonde.adapters.torch.ranks.loaded_samples import LoaderEpochs, loaded_samples
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.output_statistics import OutputStatistics
@@ -76,6 +77,7 @@ class StepReporter:
         self._outputs = ModuleOutputs(shield)
         self._statistics = OutputStatistics(shield, self.timed)
         self._spots = SpotHashes()
+        self._loaders = LoaderEpochs(shield)
         self._last = LastStep()
         self._modes = ModuleModes()
         self._search = search
@@ -87,6 +89,7 @@ class StepReporter:
 
     def install(self, undo: ExitStack) -> None:
         self.tensors.install(lambda: self.is_sampled, undo)
+        self._loaders.install(undo)
         self._loss.install(self._loss.keep_few, lambda error: None, undo)
         watch_backward(self, undo)
         watch_compiler(self._hook.hidden, lambda: None, undo)
@@ -151,6 +154,7 @@ class StepReporter:
                     given = frame.f_locals.get("kwargs")
                     named = given.values() if isinstance(given, dict) else ()
                     self._running.batch = batch_hash([*args, *named])
+                    self._keep_samples([*args, *named])
                 # First: it tells the program's hooks from those of the outputs.
                 if self.is_on and self._search is not None:
                     self._search.module_begins(module, args)
@@ -293,6 +297,11 @@ class StepReporter:
                 self._send(loop)
 
     # ------------------------------------------------------------------------ parts
+
+    def _keep_samples(self, given: Sequence[Any]) -> None:
+        if self.is_sampled and self._loaders.current >= 0:
+            with self.timed():
+                self._running.samples = loaded_samples(given, self._loaders.current)
 
     def _keep_spots(self) -> None:
         if self._sampling.has_spots(self._made):
