@@ -20,6 +20,7 @@ from sonde.wire.shapes import TensorName
 _OTHER_CHECKS: Final = (
     ("collectives-differ", ("collectives-differ",)),
     ("collective-result-wrong", ("collective-result-wrong",)),
+    ("same-samples-on-ranks", ("same-samples-on-ranks",)),
     ("sampler-same-order", ("sampler-same-order",)),
     ("first-non-finite", ("first-non-finite",)),
     ("rank-stopped", ("rank-stopped",)),
