@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sonde.core.finding import EvidenceStatus, Finding
 from sonde.ranks.job_step import JobStep
+
+WINDOW_OF_SAMPLED: Final = 1000
+"""The window of what only compared steps show, in a check that is asked about all: these are far
+apart after the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.check import WINDOW_OF_SAMPLED, Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
 from sonde.ranks.report import MicroBatch, StepReport
 
@@ -99,6 +99,7 @@ def _uneven(step: JobStep, ranks: list[int], parts: list[MicroBatch]) -> Mismatc
         ),
         subject=f"uneven {line}",
         strikes=3,
+        window=WINDOW_OF_SAMPLED,
     )
 
 
@@ -119,6 +120,7 @@ def _added(step: JobStep, ranks: list[int], parts: list[MicroBatch]) -> Mismatch
         ),
         subject=f"added {line}",
         strikes=3,
+        window=WINDOW_OF_SAMPLED,
     )
 
 

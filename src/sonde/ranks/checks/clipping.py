@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.check import WINDOW_OF_SAMPLED, Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
 
 _TOLERANCE = 1e-5
@@ -72,6 +72,7 @@ def _multiplied(step: JobStep, group: tuple[int, ...]) -> Iterator[Mismatch]:
         ),
         subject=f"factors {group}",
         strikes=2,
+        window=WINDOW_OF_SAMPLED,
     )
 
 
@@ -142,6 +143,7 @@ def _wrong(step: JobStep, line: str, ranks: dict[int, tuple[float, float]]) -> M
         ),
         subject=f"wrong {line}",
         strikes=2,
+        window=WINDOW_OF_SAMPLED,
         explained_by=frozenset({"clip-norms-differ"}),
     )
 

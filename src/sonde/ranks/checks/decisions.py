@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sonde.ranks.check import Mismatch, StepCheck, finding
+from sonde.ranks.check import WINDOW_OF_SAMPLED, Mismatch, StepCheck, finding
 from sonde.ranks.job_step import JobStep, ranks_text, split
 from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL, STEPS_BEFORE
 
 _MOST_TEXT = 200
-_UNUSED_WINDOW = 1000
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:
@@ -34,7 +33,7 @@ def _unused(step: JobStep) -> Iterator[Mismatch]:
         if len(sets := split(values)) > 1:
             yield replace(
                 _mismatch(step, group, "parameters without a gradient", values, sets),
-                window=_UNUSED_WINDOW,
+                window=WINDOW_OF_SAMPLED,
             )
 
 

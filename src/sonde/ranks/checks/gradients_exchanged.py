@@ -187,5 +187,6 @@ CHECK = StepCheck(
     "gradients-not-exchanged",
     judge,
     "Ranks that computed the same local gradients; parameters without a gradient.",
+    is_sampled=True,
     also=("gradients-partly-exchanged", "replicated-gradient-not-reduced"),
 )

@@ -43,4 +43,5 @@ CHECK = StepCheck(
     "loss-weighted-by-rank",
     judge,
     "Numbers of targets within 10 %; a loss that the program scales itself.",
+    is_sampled=True,
 )

@@ -160,6 +160,7 @@ CHECK = StepCheck(
     judge,
     "Gradients that the program changes itself, so that they are no multiple of the mean; a sum "
     "over ranks of losses that the program divides.",
+    is_sampled=True,
     also=(
         "gradients-summed-not-averaged",
         "gradients-divided-twice",

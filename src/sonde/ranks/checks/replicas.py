@@ -117,9 +117,10 @@ def _key(placed: PlacedTensor) -> tuple[str, tuple[int, ...]]:
 
 
 def _exchanged(step: JobStep) -> set[tuple[str, tuple[int, ...]]]:
-    """The parameters whose ranks use the same gradient, although they computed different ones: they
-    are meant to be replicas. Others of the same ranks need not be, such as experts."""
-    found = set()
+    """The parameters whose ranks use the same gradient, although they computed different ones, in
+    this compared step or the one before: they are meant to be replicas. Others of the same ranks
+    need not be, such as experts."""
+    found = set() if step.previous is None else _exchanged(step.previous)
     gradients = gradients_by_name(step)
     for placed in step.placed("replicated"):
         known = {

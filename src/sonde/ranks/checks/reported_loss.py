@@ -51,4 +51,5 @@ CHECK = StepCheck(
     "loss-not-of-all-targets",
     judge,
     "Losses that are not cross entropies with a mean, or that the program does not all_reduce.",
+    is_sampled=True,
 )

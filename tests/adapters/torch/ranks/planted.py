@@ -97,6 +97,27 @@ def raw_module_called(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def raw_module_called_later(rank: int, world: int) -> None:
+    """After the first steps, which are all compared."""
+    model = DistributedDataParallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, (x, y) in enumerate(batches(rank, 24)):
+        optimizer.zero_grad()
+        cross_entropy((model if number < 8 else model.module)(x), y).backward()
+        optimizer.step()
+
+
+def exchange_left_out_once(rank: int, world: int) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for number, (x, y) in enumerate(batches(rank, 12)):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        if number != 3:
+            average(model)
+        optimizer.step()
+
+
 def parameter_replaced(rank: int, world: int) -> None:
     model = DistributedDataParallel(net(), find_unused_parameters=True)
     model.module[2].weight = nn.Parameter(model.module[2].weight.detach().clone())
@@ -278,6 +299,16 @@ def unscaled_on_one_rank(rank: int, world: int) -> None:
 FAULTS = {
     "raw_module_called": Fault(
         raw_module_called, "gradients-not-exchanged", (0, 1), "0.weight", "optimizer.step()"
+    ),
+    "raw_module_called_later": Fault(
+        raw_module_called_later,
+        "gradients-not-exchanged",
+        (0, 1),
+        code="optimizer.step()",
+        text="in step 10",
+    ),
+    "exchange_left_out_once": Fault(
+        exchange_left_out_once, "replicas-differ", (1,), "0.weight", text="after step 3: 4 of 4"
     ),
     "parameter_replaced": Fault(
         parameter_replaced, "gradients-partly-exchanged", (0, 1), "2.weight", text="1 of 4"
