@@ -86,6 +86,29 @@ def _two_networks(rank: int, *, skip: str) -> None:
         optimizer.step()
 
 
+class Routed(nn.Module):
+    """Some rows go through the expert of the rank: another number on each."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.inner = net()
+        torch.manual_seed(100 + rank)
+        self.expert = nn.Linear(4, 4)
+        self.rows = 1 + 5 * rank
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.inner(x)
+        return torch.cat([5 * self.expert(out[: self.rows]), out[self.rows :]])
+
+
+def experts_that_ddp_ignores(rank: int, world: int) -> None:
+    model = Routed(rank)
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(
+        model, ["expert.weight", "expert.bias"]
+    )
+    train(DistributedDataParallel(model), batches(rank))
+
+
 def lost_all_reduce_of_the_second_network(rank: int, world: int) -> None:
     _two_networks(rank, skip="2.bias")
 
@@ -332,6 +355,7 @@ FAULTS = {
 CONTROLS: dict[str, Training] = {
     "evaluation_on_one_rank": evaluation_on_one_rank,
     "exchanged_tokens": exchanged_tokens,
+    "experts_that_ddp_ignores": experts_that_ddp_ignores,
     "uneven_inputs": uneven_inputs,
     "parts_of_a_sequence": parts_of_a_sequence,
     "sequence_parallel": sequence_parallel,

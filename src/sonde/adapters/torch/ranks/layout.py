@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from sonde.adapters.torch import private
 from sonde.adapters.torch.ranks.environment import arguments, environment, own_numbers
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
+from sonde.adapters.torch.ranks.private import wrapped_parameters
 from sonde.ranks.between_samples import has_spots
 from sonde.ranks.job_step import ranks_text
 from sonde.ranks.placement_file import DeclaredPlacements
@@ -71,7 +72,7 @@ class TensorPlacements:
                 self._names.setdefault(private.tensor_id(parameter), prefix + plain_name(name))
             for inner in module.modules():
                 if isinstance(inner, DistributedDataParallel):
-                    for parameter in inner.parameters():
+                    for parameter in wrapped_parameters(inner):
                         wrapped[private.tensor_id(parameter)] = inner
                 elif _is_sharded_by_fsdp(inner):
                     sharded |= {private.tensor_id(each) for each in inner.parameters()}

@@ -61,6 +61,13 @@ def has_saved_tensor_hooks() -> bool:
     return top is not None and top(True) is not None
 
 
+def wrapped_parameters(wrapper: DistributedDataParallel) -> list[torch.Tensor]:
+    """The parameters that ``wrapper`` keeps equal: without those that it was told to ignore, such
+    as experts of each rank."""
+    ignored = getattr(wrapper, "parameters_to_ignore", ())
+    return [each for name, each in wrapper.module.named_parameters() if name not in ignored]
+
+
 def bucket_layout(wrapper: DistributedDataParallel, sizes: Sequence[int]) -> list[list[int]]:
     """The indexes of the parameters in each bucket of ``wrapper``, whose parameters have ``sizes``
     in bytes; empty where torch does not say it."""

@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from sonde.adapters.torch.ranks.private import bucket_layout
+from sonde.adapters.torch.ranks.private import bucket_layout, wrapped_parameters
 from sonde.core.weak_table import WeakTable
 from sonde.ranks.report import GradientBucket
 
@@ -54,7 +54,7 @@ class DdpBuckets:
         tables = []
         for wrapper, count in counts.items():
             self._wrappers[wrapper] = count + 1
-            parameters = [each for each in wrapper.module.parameters() if each.requires_grad]
+            parameters = [each for each in wrapped_parameters(wrapper) if each.requires_grad]
             indexes = bucket_layout(wrapper, [each.nbytes for each in parameters])
             tables.append(
                 tuple(

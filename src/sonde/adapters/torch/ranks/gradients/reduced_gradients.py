@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.ranks.digests import plain
+from sonde.adapters.torch.ranks.private import wrapped_parameters
 from sonde.core.weak_table import WeakTable
 
 
@@ -32,7 +33,7 @@ class ReducedGradients:
     def wrapped(self, wrapper: DistributedDataParallel) -> None:
         """A wrapper was made: it reduces these parameters for good."""
         self._wrapped[wrapper] = frozenset(
-            private.tensor_id(each) for each in wrapper.parameters() if each.requires_grad
+            private.tensor_id(each) for each in wrapped_parameters(wrapper) if each.requires_grad
         )
 
     def called(self, module: Any) -> None:
