@@ -63,6 +63,15 @@ def accumulating_fsdp(rank: int, world: int) -> None:
         optimizer.step()
 
 
+def gradients_never_set_to_zero(rank: int, world: int) -> None:
+    """The gradients of a step are there when the next one begins."""
+    model = _uneven(world)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    for x, y in batches(rank):
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
 def summed_by_hybrid_sharding(rank: int, world: int) -> None:
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
     train(_summing(_uneven(world, mesh=mesh)), batches(rank), lr=0.01)
@@ -98,5 +107,7 @@ FAULTS_OF_FOUR = {
         text="4 times their mean",
     ),
 }
-CONTROLS: dict[str, Training] = {each.__name__: each for each in (uneven_fsdp, accumulating_fsdp)}
+CONTROLS: dict[str, Training] = {
+    each.__name__: each for each in (uneven_fsdp, accumulating_fsdp, gradients_never_set_to_zero)
+}
 CONTROLS_OF_FOUR: dict[str, Training] = {"uneven_hybrid_sharding": uneven_hybrid_sharding}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replay.step_record import PriorGradient
@@ -51,7 +52,9 @@ class PriorGradients:
             if id(parameter) in self._seen:
                 continue
             self._seen[id(parameter)] = parameter
-            if gradient is None:
+            # A tensor over other tensors, as of FSDP2, has no memory that could be copied here; its
+            # rank alone must not repeat the step.
+            if gradient is None or is_traceable_wrapper_subclass(gradient):
                 continue
             known, version = self._zeroed.get(id(gradient), (None, -1))
             is_zero = known is gradient and private.version_of(gradient) == version
