@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, gradients_by_name, ranks_text, split
+from sonde.ranks.job_step import JobStep, gradients_by_name, split
 from sonde.ranks.report import RankGradient
 
 _CLOSE = 1e-3

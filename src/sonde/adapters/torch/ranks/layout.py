@@ -20,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from sonde.adapters.torch import private
 from sonde.adapters.torch.ranks.environment import environment
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.between_samples import has_spots
-from sonde.ranks.job_step import ranks_text
 from sonde.ranks.placement_file import DeclaredPlacements
 from sonde.ranks.report import GroupRole, Placement, RankDescription, RankTensor
 
