@@ -87,6 +87,18 @@ def test_layers_ignores_views_and_saved_tensors(
         assert (ratio, bad) == (None, 0)
 
 
+def test_integers_are_neither_gradients_nor_activations(tmp_path: Path) -> None:
+    """The workspace of a backward op, masks, indices."""
+    training = MadeTraining(layers=1, steps=3)
+    scope = "Default/net/0-Linear"
+    training.arrays[1][f"Gradients/{scope}/mm-op0"] = np.full(300, 255, np.uint8)
+    training.arrays[1][f"{scope}/relu-op0"] = np.arange(4)
+    write_training(training, tmp_path)
+    asked = "select grad_norm is null, activation_rms is null from layers({})"
+    found = [TrendDatabase(tmp_path).query(asked.format(step)).rows for step in range(3)]
+    assert found == [((False, False),), ((True, True),), ((False, False),)]
+
+
 def test_the_matrix_keeps_the_greatest_value_of_each_cell(
     training: MadeTraining, database: TrendDatabase
 ) -> None:

@@ -37,6 +37,9 @@ DESCRIPTIONS: Final = {
 DERIVED: Final = ("rms", "zero_fraction")
 """Statistics of a tensor that are computed from others and its number of elements."""
 
+_WITH_GRADIENT = "^(b?float|complex)"
+"""The dtypes of gradients and activations; others are indices, masks and workspaces of ops."""
+
 _OP_COLUMNS = "name as op, type, layer, phase, io, slot, dtype, shape"
 
 
@@ -183,7 +186,8 @@ def _layer_ops() -> str:
     views = ", ".join(text_of(name) for name in sorted(VIEWS))
     return (
         "create or replace table layer_ops as with computed as (select * from ops where "
-        f"kind = 'op' and io = 'output' and type not in ({views})), "
+        f"kind = 'op' and io = 'output' and type not in ({views}) "
+        f"and regexp_matches(dtype, '{_WITH_GRADIENT}')), "
         "parameters as (select distinct rank, name from ops where kind = 'parameter'), "
         "updates as (select rank, name, min(id) as id from ops where type = 'update' "
         "group by all), "
