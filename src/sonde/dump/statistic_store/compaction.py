@@ -59,8 +59,8 @@ def thin(
     """Keep, of each op and each ``bucket`` steps, the median of every statistic, its least
     (``..._low``) and its greatest value (``..._high``); ``steps`` says how many steps a row stands
     for, ``last_step`` which is the last of them. Steps around a first NaN or Inf of any op, around
-    the steps that ``triggered``, and after ``last`` stay as they are, with ``steps`` 1; so do rows
-    that were thinned before."""
+    the steps that ``triggered``, and after ``last`` stay as they are, with ``steps`` 1; no row
+    stands for steps before and after them. Rows that were thinned before stay, too."""
     last = file.last if last is None else last
     source = files_of([file.path])
     names = [name for name in _columns(connection, source) if not _is_of_thinned(name)]
@@ -196,8 +196,11 @@ def _thinned_query(names: Sequence[str], bucket: int) -> str:
                 f"max({name}) as {name}_high",
             ]
     return (
-        f"select {', '.join(plain)}, 1 as steps, step as last_step from "
+        "with kept as (select step, bool_or(is_kept)::integer as is_kept from thinned_rows "
+        "group by step), stretches as (select step, sum(is_kept) over (order by step) as stretch "
+        f"from kept) select {', '.join(plain)}, 1 as steps, step as last_step from "
         f"thinned_rows where is_kept union all "
         f"select {', '.join(thinned)}, count(*)::integer as steps, max(step) as last_step "
-        f"from thinned_rows where not is_kept group by op, step // {bucket}"
+        "from thinned_rows join stretches using (step) where not is_kept "
+        f"group by op, step // {bucket}, stretch"
     )
