@@ -195,12 +195,12 @@ def _thinned_query(names: Sequence[str], bucket: int) -> str:
                 f"min({name}) as {name}_low",
                 f"max({name}) as {name}_high",
             ]
+    kept = "select step, bool_or(is_kept)::integer as is_kept from thinned_rows group by step"
+    stretches = f"select step, sum(is_kept) over (order by step) as stretch from ({kept})"
     return (
-        "with kept as (select step, bool_or(is_kept)::integer as is_kept from thinned_rows "
-        "group by step), stretches as (select step, sum(is_kept) over (order by step) as stretch "
-        f"from kept) select {', '.join(plain)}, 1 as steps, step as last_step from "
+        f"select {', '.join(plain)}, 1 as steps, step as last_step from "
         f"thinned_rows where is_kept union all "
         f"select {', '.join(thinned)}, count(*)::integer as steps, max(step) as last_step "
-        "from thinned_rows join stretches using (step) where not is_kept "
+        f"from thinned_rows join ({stretches}) using (step) where not is_kept "
         f"group by op, step // {bucket}, stretch"
     )
