@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
@@ -58,6 +60,65 @@ def test_the_site_needs_no_network(site: Path) -> None:
     loaded = re.compile(r'<(?:script|link|img)[^>]*(?:src|href)="?(https?:[^">\s]+)')
     for page in site.rglob("*.html"):
         assert loaded.findall(page.read_text()) == [], page.name
+
+
+class Targets(HTMLParser):
+    """What a page links to and loads, and the places in it that links can name."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.places: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("id", "name") and tag != "meta":
+                self.places.add(value or "")
+            elif name in ("href", "src") and tag != "base":
+                self.links.add(value or "")
+
+
+def test_every_link_and_fragment_of_the_built_pages_leads_somewhere(site: Path) -> None:
+    pages = {path: Targets(path) for path in site.rglob("*.html") if path.name != "404.html"}
+    broken, checked = [], 0
+    for page, found in pages.items():
+        for link in found.links:
+            parts = urlsplit(link)
+            checked += 1
+            if parts.scheme in ("http", "https"):  # Not opened: the tests use no network.
+                is_right = re.fullmatch(r"[\w-]+(\.[\w-]+)+(:\d+)?|localhost:\d+", parts.netloc)
+            elif parts.scheme:
+                is_right = None
+            else:
+                is_right = leads_somewhere(page, parts.path, unquote(parts.fragment), pages)
+            if not is_right:
+                broken.append(f"{page.relative_to(site)}: {link}")
+    assert checked > 10_000
+    assert broken == []
+
+
+def leads_somewhere(page: Path, path: str, place: str, pages: dict[Path, Targets]) -> bool:
+    target = (page.parent / unquote(path)).resolve() if path else page
+    if target.is_dir():
+        target /= "index.html"
+    return target.is_file() and (not place or target not in pages or place in pages[target].places)
+
+
+REPOSITORY_LINK = re.compile(r"\]\(([^)#:\s]*)#([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_fragments_in_pages_of_the_repository_are_headings(name: str, site: Path) -> None:
+    text = (ROOT / name).read_text()
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    own = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+    for path, place in REPOSITORY_LINK.findall(text):
+        if path:
+            assert path.startswith("docs/")
+            made = re.sub(r"README\.md$", "index.md", path.removeprefix("docs/"))
+            known = Targets(site / re.sub(r"\.md$", ".html", made)).places
+        assert place in (known if path else own), f"{name} links to {path}#{place}"
 
 
 def test_the_search_knows_the_words_of_mindspore(site: Path) -> None:

@@ -5,16 +5,19 @@ The tutorials have their own test, which compares what their commands print.
 
 from __future__ import annotations
 
-import ast
+import doctest
+import re
 import shlex
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import torch
-from tests.docs import snippets
+import torch.distributed as dist
+from tests.docs import rule_names, snippets
 from tests.docs.console import ROOT, run
 from tests.docs.snippets import GUIDES, PYTHON
 
@@ -125,14 +128,59 @@ def test_programs_run(
     exec(compile(text, f"{page}-{number}", "exec"), {"__name__": "__main__", **names})
 
 
-def test_examples_of_rules_are_python() -> None:
-    """They are lines of a larger program; the pairs of tests/adapters/torch/diagnosis run whole
-    ones."""
-    pages = sorted((ROOT / "docs" / "rules").glob("*.md"))
-    found = [(page, text) for page in pages for text in PYTHON.findall(page.read_text())]
-    assert len(found) > 100
-    for page, text in found:
-        try:
-            ast.parse(f"async def lines():\n{textwrap.indent(text, '    ')}")
-        except SyntaxError as error:
-            raise AssertionError(f"{page.name}: {error.text}") from error
+CONSOLES = [
+    (page.name, text)
+    for page in GUIDES
+    for text in re.findall(r"(?ms)^```pycon\n(.*?)^```", page.read_text())
+]
+
+
+@pytest.mark.parametrize(("page", "text"), CONSOLES)
+def test_python_consoles_print_what_they_show(page: str, text: str) -> None:
+    names = {"sonde": sonde, "torch": torch}
+    shown: list[str] = []
+    example = doctest.DocTestParser().get_doctest(text, names, page, page, 0)
+    failed, tried = doctest.DocTestRunner().run(example, out=shown.append)
+    assert tried > 0
+    assert failed == 0, "".join(shown)
+
+
+def test_there_is_a_python_console() -> None:
+    assert CONSOLES
+
+
+RULES = [
+    (page.stem, number, text)
+    for page in sorted((ROOT / "docs" / "rules").glob("*.md"))
+    for number, text in enumerate(PYTHON.findall(page.read_text()))
+]
+
+
+@pytest.fixture(scope="module")
+def process_group() -> Iterator[None]:
+    """A group of one process, which examples about ranks need. One of them sets a flag of torch."""
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+
+
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.filterwarnings("ignore")  # Examples of bugs: torch warns of some.
+@pytest.mark.parametrize(("page", "number", "text"), RULES)
+def test_examples_of_rules_run(
+    page: str, number: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are lines of a larger program, here of a method. The pairs of
+    tests/adapters/torch/diagnosis prove that the rules find such bugs in whole programs."""
+    monkeypatch.chdir(tmp_path)
+    known = rule_names.names(tmp_path)
+    known |= rule_names.own_names(page, known)
+    if "return" in text and "def " not in text:
+        text = f"def forward(self, h):\n{textwrap.indent(text, '    ')}\nforward(self, h)"
+    exec(compile(text, f"{page}-{number}", "exec"), known)
+
+
+def test_there_are_examples_of_rules() -> None:
+    assert len(RULES) > 100

@@ -12,6 +12,7 @@ from tests.trends.made_stores import MadeTraining, add_step, open_writer, write_
 
 import sonde
 from sonde.core.errors import SondeError
+from sonde.core.graph import OpNode
 from sonde.dump.reading.stored_statistics import stored_steps
 from sonde.dump.statistic_store import engine
 from sonde.dump.statistic_store.compaction import thin
@@ -37,6 +38,20 @@ def database(training: MadeTraining, tmp_path_factory: pytest.TempPathFactory) -
     dump = tmp_path_factory.mktemp("trends")
     write_training(training, dump)
     return TrendDatabase(dump)
+
+
+class Unfilled(MadeTraining):
+    """Memory that is allocated, and seen by a view."""
+
+    def nodes(self) -> list[OpNode]:
+        scope = "Default/net/0-Linear"
+        return [
+            OpNode(f"{scope}/{kind}-op0", kind, scope, "forward", "op")
+            for kind in ("empty", "as_strided")
+        ]
+
+    def _values(self, node: OpNode, step: int, chance: np.random.Generator) -> NDArray[Any]:
+        return np.full((4, 5), np.nan, np.float32)
 
 
 def test_tensors_has_every_statistic_of_every_tensor(
@@ -85,6 +100,18 @@ def test_layers_ignores_views_and_saved_tensors(
         assert zeros == pytest.approx((relu == 0).mean())
         assert weight == pytest.approx(norm(arrays[f"{number}.weight"]), rel=1e-6)
         assert (ratio, bad) == (None, 0)
+
+
+def test_integers_are_neither_gradients_nor_activations(tmp_path: Path) -> None:
+    """The workspace of a backward op, masks, indices."""
+    training = MadeTraining(layers=1, steps=3)
+    scope = "Default/net/0-Linear"
+    training.arrays[1][f"Gradients/{scope}/mm-op0"] = np.full(300, 255, np.uint8)
+    training.arrays[1][f"{scope}/relu-op0"] = np.arange(4)
+    write_training(training, tmp_path)
+    asked = "select grad_norm is null, activation_rms is null from layers({})"
+    found = [TrendDatabase(tmp_path).query(asked.format(step)).rows for step in range(3)]
+    assert found == [((False, False),), ((True, True),), ((False, False),)]
 
 
 def test_the_matrix_keeps_the_greatest_value_of_each_cell(
@@ -162,6 +189,15 @@ def test_the_first_nan_is_found_on_every_rank(tmp_path: Path) -> None:
     assert rows == ((3, 4, "1.weight"), (0, 11, RELU))
 
 
+def test_memory_that_no_op_has_filled_is_no_value(tmp_path: Path) -> None:
+    unfilled = Unfilled(layers=1, steps=3)
+    write_training(unfilled, tmp_path)
+    database = TrendDatabase(tmp_path)
+    assert database.query("from first_nonfinite").rows == ()
+    asked = "select grad_norm, activation_rms, non_finite_count from layers(1)"
+    assert database.query(asked).rows == ((None, None, None),)
+
+
 def test_the_first_nan_of_a_step_is_that_of_the_op_that_ran_first(tmp_path: Path) -> None:
     training = MadeTraining(steps=8)
     for step in range(5):
@@ -208,7 +244,19 @@ def test_the_rank_that_differs_is_named(tmp_path: Path) -> None:
             training.arrays[1][RELU] *= 2
         write_training(training, tmp_path, rank=rank)
     rows = TrendDatabase(tmp_path).query("select rank, op, deviation from rank_outliers(1)").rows
-    assert rows == ((2, RELU, pytest.approx(0.5)),)
+    assert rows == ((2, RELU, pytest.approx(1.0)),)
+
+
+def test_a_thinned_run_knows_the_first_of_many_steps_with_nan(tmp_path: Path) -> None:
+    training = MadeTraining(layers=1, steps=300)
+    for step in range(125, 300):
+        training.arrays[step]["0.weight"][0, 0] = np.nan
+    directory = write_training(training, tmp_path)
+    thin(engine.connect(), list_files(directory, "rows")[0])
+    database = TrendDatabase(tmp_path)
+    assert database.query("select step from first_nonfinite").rows == ((125,),)
+    asked = "select step, steps from series('0.weight', 'l2norm') where steps > 1"
+    assert database.query(asked).rows == ((0, 100), (100, 15), (136, 64), (200, 100))
 
 
 def test_a_thinned_run_answers_the_same_questions(tmp_path: Path) -> None:

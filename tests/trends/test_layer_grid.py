@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sonde.trends.database import LayerMatrix
@@ -32,6 +32,7 @@ def _grid(
     rows=st.integers(1, 50),
     columns=st.integers(1, 300),
 )
+@example(layers=1, steps=382, start=4, size=13, top=0, height=1, rows=1, columns=1)
 def test_cells_are_the_greatest_values_that_numpy_finds(
     layers: int, steps: int, start: int, size: int, top: int, height: int, rows: int, columns: int
 ) -> None:

@@ -94,8 +94,8 @@ def fold(findings: Iterable[Finding]) -> list[Finding]:
             kept.append(each)
         else:
             listed = kept[cause].evidence.get("explains", [])
-            explains = [*(listed if isinstance(listed, list) else []), each.message]
-            evidence = {**kept[cause].evidence, "explains": explains}
+            explains = dict.fromkeys([*(listed if isinstance(listed, list) else []), each.message])
+            evidence = {**kept[cause].evidence, "explains": list(explains)}
             kept[cause] = replace(kept[cause], evidence=evidence)
     return kept
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sonde.core.finding import Finding, as_fields
+from sonde.core.text.rank_numbers import ranks_text
 
 
 def as_document(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -22,14 +23,23 @@ def as_lines(findings: Sequence[Finding], steps: int) -> list[str]:
     lines: list[str] = []
     for number, found in enumerate(findings, 1):
         lines.append(f"{number}. {sentence(found)}")
-        lines.append(f"   where: {', '.join(found.places) or 'unknown'}; from step {found.step} on")
+        where = [*(found.places or ("unknown",)), *_on_ranks(found)]
+        lines.append(f"   where: {', '.join(where)}; from step {found.step} on")
         numbers = ", ".join(
-            f"{name.replace('_', ' ')} {_shown(value)}" for name, value in found.evidence.items()
+            f"{name.replace('_', ' ')} {_shown(value)}"
+            for name, value in found.evidence.items()
+            if name != "ranks"
         )
         if numbers:
             lines.append(f"   evidence: {numbers}")
         lines.append(f"   do: {found.advice}")
     return lines
+
+
+def _on_ranks(found: Finding) -> list[str]:
+    """The ranks that found it, in words; nothing where there is one process."""
+    ranks = found.evidence.get("ranks")
+    return [f"on {ranks_text(ranks)}"] if isinstance(ranks, (list, tuple)) else []
 
 
 def announcement(found: Finding) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from sonde.core.finding import Finding
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import finding
 from sonde.ranks.collective_results import wrong_result
-from sonde.ranks.job_step import ranks_text, split
+from sonde.ranks.job_step import split
 from sonde.ranks.report import (
     CollectiveReport,
     CollectiveResult,

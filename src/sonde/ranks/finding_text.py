@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sonde.core.finding import Finding
-from sonde.ranks.job_step import ranks_text
+from sonde.core.text.rank_numbers import ranks_text
 
 
 def finding_lines(found: Finding) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sonde.core.finding import Finding
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import finding
 from sonde.ranks.collectives import CollectiveLog, call_text
 from sonde.ranks.ends import RankEnd
-from sonde.ranks.job_step import ranks_text
 from sonde.ranks.report import LoopReport, StackReport
 
 

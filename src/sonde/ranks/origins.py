@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from sonde.core.finding import Finding
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import finding
-from sonde.ranks.job_step import ranks_text
 from sonde.ranks.report import NonFiniteReport
 
 

@@ -97,6 +97,7 @@ class LayerGrid:
         wanted = -(-(last - first + 1) // columns)
         _, unit = self._level(wanted)
         width = -(-wanted // unit) * unit
+        _, unit = self._level(width)  # The rounded width may be that of a coarser grid.
         start = first - (first - self.first) % unit
         height = -(-(bottom - top) // rows)
         return GridFrame(

@@ -15,7 +15,7 @@ from sonde.core.graph import OPTIMIZER
 from sonde.core.statistics import HASHES
 from sonde.dump.statistic_store.columns import HASH_DIGITS, IS_TENSOR, NON_FINITE, STATISTICS
 from sonde.dump.statistic_store.engine import files_of, text_of
-from sonde.watch.op_types import VIEWS
+from sonde.watch.op_types import ALLOCATING, OVERWRITING, VIEWS
 
 DESCRIPTIONS: Final = {
     "tensors": "every tensor of every step, with its op and statistics",
@@ -36,6 +36,9 @@ DESCRIPTIONS: Final = {
 
 DERIVED: Final = ("rms", "zero_fraction")
 """Statistics of a tensor that are computed from others and its number of elements."""
+
+_WITH_GRADIENT = "^(b?float|complex)"
+"""The dtypes of gradients and activations; others are indices, masks and workspaces of ops."""
 
 _OP_COLUMNS = "name as op, type, layer, phase, io, slot, dtype, shape"
 
@@ -116,13 +119,31 @@ def _series(columns: Collection[str]) -> str:
     )
 
 
+def _is_filled() -> str:
+    """Whether the tensors of an entry of the op table hold what an op has computed: memory that is
+    allocated and not filled yet may have NaN, and is also seen by views and by what fills it."""
+    types = {
+        name: ", ".join(map(text_of, sorted(each)))
+        for name, each in (("new", ALLOCATING), ("over", OVERWRITING), ("view", VIEWS))
+    }
+    return (
+        f"not (ops.io = 'output' and ops.type in ({types['new']}) "
+        f"or ops.io = 'input' and ops.slot = 0 and ops.type in ({types['over']}) "
+        f"or ops.type in ({types['view']}))"
+    )
+
+
 def _first_nonfinite() -> str:
+    bad = (
+        f"rows.{NON_FINITE} > 0 and (rows.rank, rows.op) in "
+        f"(select (ops.rank, ops.id) from ops where {_is_filled()})"
+    )
     return (
         "create or replace view first_nonfinite as with firsts as (select rank, min(step) as step "
-        f"from rows where {NON_FINITE} > 0 group by rank), numbered as (select rows.rank, "
+        f"from rows where {bad} group by rank), numbered as (select rows.rank, "
         "rows.step, arg_min(rows.op, rows.position) as number from rows "
         "join firsts using (rank, step) "
-        f"where rows.{NON_FINITE} > 0 group by all) "
+        f"where {bad} group by all) "
         f"select rows.rank, rows.step, ops.name as op, ops.type, ops.layer, ops.phase, ops.io, "
         f"ops.slot, rows.{NON_FINITE}, ops.count, ops.line from rows join numbered on "
         "rows.rank = numbered.rank and rows.step = numbered.step and rows.op = numbered.number "
@@ -163,7 +184,8 @@ def _rank_outliers(columns: Collection[str]) -> str:
         "middles as (select op, io, slot, median(norm) as median, count(*) as ranks "
         "from found group by all having count(*) > 1) "
         "select rank, op, io, slot, norm, median, ranks, "
-        "abs(norm - median) / nullif(greatest(abs(median), abs(norm)), 0) as deviation "
+        "case when median = 0 and norm > 0 then 'inf'::double "
+        "else abs(norm - median) / nullif(median, 0) end as deviation "
         "from found join middles using (op, io, slot) where deviation > 0 or isnan(norm) "
         "order by deviation desc nulls first, op, rank"
     )
@@ -180,10 +202,11 @@ def _signals(columns: Collection[str]) -> str:
 def _layer_ops() -> str:
     """The table of ops with the part that each has in the statistics of its layer; ``number`` is
     the place of the layer among those of its rank, in the order they first ran."""
-    views = ", ".join(text_of(name) for name in sorted(VIEWS))
+    others = ", ".join(text_of(name) for name in sorted(VIEWS | ALLOCATING))
     return (
         "create or replace table layer_ops as with computed as (select * from ops where "
-        f"kind = 'op' and io = 'output' and type not in ({views})), "
+        f"kind = 'op' and io = 'output' and type not in ({others}) "
+        f"and regexp_matches(dtype, '{_WITH_GRADIENT}')), "
         "parameters as (select distinct rank, name from ops where kind = 'parameter'), "
         "updates as (select rank, name, min(id) as id from ops where type = 'update' "
         "group by all), "
@@ -195,6 +218,7 @@ def _layer_ops() -> str:
         "computed.id is not null and ops.phase = 'backward' as is_gradient, "
         "last.name is not null and computed.id is not null and ops.slot = 0 as is_activation, "
         "ops.kind = 'parameter' and left_over.name is null as is_weight, "
+        f"{_is_filled()} as is_filled, "
         "ops.type = 'update' as is_update, updated.id is not null as is_updated from ops "
         "join numbered on ops.rank = numbered.rank and ops.layer = numbered.layer "
         "left join computed on ops.rank = computed.rank and ops.id = computed.id "
@@ -276,7 +300,7 @@ LAYER_STATISTICS: Final[Mapping[str, LayerStatistic]] = {
     ),
     "non_finite_count": LayerStatistic(
         "NaN and Inf in all tensors of the layer",
-        "not is_update",
+        "not is_update and is_filled",
         NON_FINITE,
         False,
         "sum({0})::bigint",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sonde.compare.runs.merging.merge import ranks_text
 from sonde.compare.runs.result import OpPair, RunComparison
 from sonde.core.text.number_text import count_text, scientific
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.watch.headline import Headline, place_text
 
 

@@ -59,8 +59,8 @@ def thin(
     """Keep, of each op and each ``bucket`` steps, the median of every statistic, its least
     (``..._low``) and its greatest value (``..._high``); ``steps`` says how many steps a row stands
     for, ``last_step`` which is the last of them. Steps around a first NaN or Inf of any op, around
-    the steps that ``triggered``, and after ``last`` stay as they are, with ``steps`` 1; so do rows
-    that were thinned before."""
+    the steps that ``triggered``, and after ``last`` stay as they are, with ``steps`` 1; no row
+    stands for steps before and after them. Rows that were thinned before stay, too."""
     last = file.last if last is None else last
     source = files_of([file.path])
     names = [name for name in _columns(connection, source) if not _is_of_thinned(name)]
@@ -195,9 +195,12 @@ def _thinned_query(names: Sequence[str], bucket: int) -> str:
                 f"min({name}) as {name}_low",
                 f"max({name}) as {name}_high",
             ]
+    kept = "select step, bool_or(is_kept)::integer as is_kept from thinned_rows group by step"
+    stretches = f"select step, sum(is_kept) over (order by step) as stretch from ({kept})"
     return (
         f"select {', '.join(plain)}, 1 as steps, step as last_step from "
         f"thinned_rows where is_kept union all "
         f"select {', '.join(thinned)}, count(*)::integer as steps, max(step) as last_step "
-        f"from thinned_rows where not is_kept group by op, step // {bucket}"
+        f"from thinned_rows join ({stretches}) using (step) where not is_kept "
+        f"group by op, step // {bucket}, stretch"
     )

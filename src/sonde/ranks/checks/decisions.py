@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import WINDOW_OF_SAMPLED, Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, split
 from sonde.ranks.report import EVAL_MODE, MODULES_IN_EVAL, STEPS_BEFORE
 
 _MOST_TEXT = 200

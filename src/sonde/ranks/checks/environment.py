@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, split
 
 _NUMBER = re.compile(r"[0-9]+")
 _ADDRESS = re.compile(r"\b[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+\b")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.checks.activations import first_unreduced
-from sonde.ranks.job_step import JobStep, gradients_by_name, ranks_text, split
+from sonde.ranks.job_step import JobStep, gradients_by_name, split
 from sonde.ranks.report import RankGradient
 
 

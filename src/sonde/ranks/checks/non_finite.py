@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.collectives import bucket_text
-from sonde.ranks.job_step import JobStep, ranks_text
+from sonde.ranks.job_step import JobStep
 from sonde.ranks.report import OriginOnRank, StepReport
 
 _FORWARD = "a collective of the forward pass"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, split
 from sonde.ranks.report import RankOp
 
 

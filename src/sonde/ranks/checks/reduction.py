@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, PlacedTensor, gradients_by_name, ranks_text
+from sonde.ranks.job_step import JobStep, PlacedTensor, gradients_by_name
 from sonde.ranks.report import RankGradient
 
 _CLOSE = 1e-3

@@ -6,16 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sonde.core.finding import EvidenceStatus
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.between_samples import spot_table, steps_of_all
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import (
-    JobStep,
-    PlacedTensor,
-    gradients_by_name,
-    ranks_text,
-    split,
-    step_name,
-)
+from sonde.ranks.job_step import JobStep, PlacedTensor, gradients_by_name, split, step_name
 from sonde.ranks.report import TensorKind
 
 _CAUSES = frozenset(

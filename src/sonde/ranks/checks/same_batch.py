@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
-from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, split
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:

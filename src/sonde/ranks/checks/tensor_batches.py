@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.core.finding import EvidenceStatus
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import Mismatch, StepCheck, finding
 from sonde.ranks.checks.gradients_exchanged import replicated_gradients
-from sonde.ranks.job_step import JobStep, ranks_text, split
+from sonde.ranks.job_step import JobStep, split
 
 
 def judge(step: JobStep) -> Iterator[Mismatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -33,7 +33,7 @@ from sonde.adapters.torch.diagnosis.states.self_copies import SelfCopies
 from sonde.adapters.torch.diagnosis.states.target_aliases import TargetAliases
 from sonde.adapters.torch.diagnosis.states.ties import WeightTies
 from sonde.adapters.torch.steps.step_numbers import StepNumbers
-from sonde.diagnosis.evidence import TrainingEvidence
+from sonde.core.finding import Finding
 
 
 class Collector:
@@ -144,11 +144,10 @@ class Collector:
         """Whether this process prints the findings: rank 0 does, for all ranks."""
         return rank_of_process()[0] == 0
 
-    def finish(self) -> TrainingEvidence:
-        """Judge what needs the whole training; returns the evidence."""
-        evidence = self.recorder.evidence
+    def finish(self) -> None:
+        """Judge what needs the whole training."""
         if not self.recorder.is_on:
-            return evidence
+            return
         try:
             with private.without_current_modes(), torch.no_grad():
                 self.probes.finish()
@@ -156,7 +155,14 @@ class Collector:
                 self.data.finish()
                 self.flags.note_roots()
                 self.hooks.finish()
-                self.ranks.finish()
         except Exception as error:
             self.recorder.failed(error)
-        return evidence
+
+    def exchange(self, own: Sequence[Finding]) -> dict[int, list[Finding]]:
+        """Hand over the ``own`` findings of this rank. On rank 0: add what differs between the
+        ranks to the evidence, and return the findings of the others, by rank."""
+        try:
+            return self.ranks.exchange(own)
+        except Exception as error:
+            self.recorder.failed(error)
+            return {}

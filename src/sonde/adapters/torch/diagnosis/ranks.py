@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +27,14 @@ from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.core.finding import Finding, from_fields, with_lines
 from sonde.core.graph import Source
 from sonde.core.observation_variables import launched_rank
 from sonde.core.patching import wrap
+from sonde.core.text.problem_line import ProblemLine
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.core.weak_table import WeakTable
+from sonde.logs import say
 
 COMPARED_STEPS = (0, 1, 2, 5, 10, 20, 30, 50)
 COMPARED_ELEMENTS = 1 << 16
@@ -198,17 +202,18 @@ class RankEvidence:
                 state.seen.name,
                 tensors=summed,
                 of=len(dense),
-                ranks=rank_of_process()[1],
+                of_ranks=rank_of_process()[1],
             )
         for before, source in self._reduced_copies:
             if before in used:
                 self.recorder.event("reduced-copy-unused", source, state.seen.name)
 
-    def finish(self) -> None:
-        """Exchange the evidence; rank 0 compares."""
+    def exchange(self, own: Sequence[Finding]) -> dict[int, list[Finding]]:
+        """Hand over the evidence and the ``own`` findings of this rank. On rank 0: compare the
+        evidence of all ranks, and return the findings of the others, by rank."""
         rank, world = rank_of_process()
         if world < 2:
-            return
+            return {}
         for event in self.recorder.evidence.named("clip"):
             self.clips[str(event.source)] = event.count
         folder = _folder()
@@ -218,18 +223,29 @@ class RankEvidence:
             "clips": self.clips,
             "seeds": self.seeds,
             "steps": self.recorder.evidence.steps,
+            "findings": [with_lines(each) for each in own],
         }
         partial = folder / f".rank_{rank}.part"
         partial.write_text(json.dumps(mine))
         partial.replace(folder / f"rank_{rank}.json")
         if rank:
-            return
+            return {}
         others = _wait_for(folder, world)
         for number, other in others.items():
             self._compare(number, mine, other)
         for file in folder.iterdir():
             file.unlink(missing_ok=True)
         folder.rmdir()
+        if absent := set(range(1, world)) - others.keys():
+            text = (
+                f"the findings are without those of {ranks_text(absent)}, which handed over none "
+                f"within {WAIT_SECONDS:g} s"
+            )
+            say(ProblemLine(text, slug="diagnosis-ranks"))
+        return {
+            number: [from_fields(each) for each in other["findings"]]
+            for number, other in sorted(others.items())
+        }
 
     def _compare(self, number: int, mine: dict[str, Any], other: dict[str, Any]) -> None:
         differing: dict[int, int] = {}

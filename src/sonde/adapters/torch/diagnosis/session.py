@@ -23,6 +23,7 @@ from sonde.core.text.problem_line import ProblemLine
 from sonde.diagnosis.catalogue import MOST_FINDINGS, cause_of_bad_values, diagnose, rules
 from sonde.diagnosis.document import announcement, as_lines
 from sonde.diagnosis.options import DiagnosisOptions
+from sonde.diagnosis.rank_findings import merged
 from sonde.diagnosis.running import RunningJudgement
 from sonde.logs import say
 from sonde.monitor.subscribers import tell_diagnosis
@@ -85,7 +86,7 @@ class TrainingDiagnosis:
         far."""
         if self._final is not None:
             return list(self._final)
-        return diagnose(self.recorder.evidence, self.options.ignored)
+        return self._judged()
 
     @property
     def confirmed(self) -> list[Finding]:
@@ -156,8 +157,11 @@ class TrainingDiagnosis:
 
     def _finish(self) -> None:
         # A diagnosis that joined another one ends before it: evidence is still collected.
-        evidence = self.recorder.evidence if self._has_joined else self.collector.finish()
-        self._final = diagnose(evidence, self.options.ignored) if self.reports else []
+        if self._has_joined:
+            self._final = self._judged() if self.reports else []
+        else:
+            self.collector.finish()
+            self._final = self._of_all_ranks()
         for found in self._final:
             self._tell(found)
         if not self.reports or self._has_joined:
@@ -169,6 +173,22 @@ class TrainingDiagnosis:
             guarding.keep_findings(self._final, self.steps)
         for each in self.running.refuted(self._final):
             say(f"what was reported as {each.rule} no longer holds at the end of the training")
+
+    def _of_all_ranks(self) -> list[Finding]:
+        """The findings of all ranks, on the rank that reports; none on the others."""
+        own = self._judged()
+        others = self.collector.exchange(own)
+        if not self.reports:
+            return []
+        if not others:
+            return own
+        known = {each.rule for each in own}
+        now = self._judged()  # With what differs between the ranks.
+        between = [each for each in now if each.rule not in known]
+        return merged({0: [each for each in now if each.rule in known], **others}, between)
+
+    def _judged(self) -> list[Finding]:
+        return diagnose(self.recorder.evidence, self.options.ignored)
 
     def _tell(self, found: Finding) -> None:
         """Tell a finding to subscribers, once."""

@@ -21,8 +21,8 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.ranks.environment import arguments, environment, own_numbers
 from sonde.adapters.torch.ranks.megatron import MegatronLayout
 from sonde.adapters.torch.ranks.private import wrapped_parameters
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.between_samples import has_spots
-from sonde.ranks.job_step import ranks_text
 from sonde.ranks.placement_file import DeclaredPlacements
 from sonde.ranks.report import GroupRole, Placement, RankDescription, RankTensor
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from sonde.compare.runs.merging.both_sides import MergedSides
 from sonde.compare.runs.merging.gradients import unlike_before
-from sonde.compare.runs.merging.merge import ranks_text
 from sonde.compare.runs.merging.plan import is_equal_along
 from sonde.compare.runs.merging.record import MergedRecord
 from sonde.compare.runs.result import RankFault
 from sonde.compare.runs.tensor_pairs import PendingPair
 from sonde.core.errors import DumpError
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.watch.hit_text import COLLECTIVES
 
 _PROPORTIONAL: Final = 1e-3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -206,10 +206,3 @@ def _sources(side: RunSide) -> dict[str, Any]:
         before = (found.get(value.op) for value in reversed(op.inputs))
         found[op.name] = op.source or next((each for each in before if each is not None), None)
     return found
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """``rank 1``, ``ranks 0 and 2``."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -23,7 +23,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
     event = evidence.first("gradients-summed")
     if event is None or event.count < STRIKES or not evidence.graphs:
         return
-    ranks = int(event.numbers["ranks"] or 1)
+    ranks = int(event.numbers["of_ranks"] or 1)
     if any(_divides(graph, ranks) for graph in evidence.graphs):
         return
     optimizer = evidence.optimizer(event.subject)
