@@ -36,6 +36,11 @@ HARMLESS = {
     *("MissingStatisticError", "Terminated", "CaptureError", "DecodeError", "FrameError"),
     "SondeError",
 }
+BREAKABLE = {
+    *("threading.Event", "threading.Condition", "threading.Semaphore", "threading.Barrier"),
+    *("threading.BoundedSemaphore", "threading.Timer", "queue.Queue", "queue.LifoQueue"),
+    "queue.PriorityQueue",
+}
 PASSING = {"pass_on", "raise_interruption", "failed", "_failed", "_report_invalid"}
 
 
@@ -83,3 +88,16 @@ def test_clauses_in_the_training_thread_pass_on_what_the_program_raised() -> Non
 @pytest.mark.parametrize("path", sorted(ELSEWHERE))
 def test_what_runs_elsewhere_exists(path: str) -> None:
     assert any(not hands_on(clause) for clause in clauses(ROOT / path))
+
+
+def test_the_training_thread_shares_no_lock_that_a_signal_handler_could_leave_locked() -> None:
+    """``core/thread_event.py`` says why."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(("server/", "cli/")):  # They have processes of their own.
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in BREAKABLE:
+                found.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
+    assert found == []

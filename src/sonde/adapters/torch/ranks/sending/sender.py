@@ -31,6 +31,7 @@ from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.interruption import start_thread
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.thread_event import ThreadEvent
 from sonde.debugger.connection.link import Disconnected, Link, ServerEvent
 from sonde.debugger.connection.session import open_session
 from sonde.logs import say
@@ -95,7 +96,7 @@ class ReportSender:
         self._waiting: deque[RankReport] = deque()
         self._dropped = 0
         self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._wake = ThreadEvent()
         self._hurry_from = 0.0
         self._is_ending = False
         self._ended_at = 0.0
@@ -104,8 +105,8 @@ class ReportSender:
         self._server = server
         self._sending = threading.Lock()
         self._calls: set[tuple[object, ...]] = set()
-        self._summary = threading.Event()
-        self._met = threading.Event()
+        self._summary = ThreadEvent()
+        self._met = ThreadEvent()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._work, name="sonde-ranks", daemon=True)
         start_thread(self._thread)
