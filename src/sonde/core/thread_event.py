@@ -8,45 +8,45 @@ Sonde uses this event, and ``queue.SimpleQueue``, whose methods no handler inter
 
 from __future__ import annotations
 
-import _thread
+import queue
+import time
 
 
 class ThreadEvent:
-    """The same as ``threading.Event``, for one thread that waits, and clears it.
+    """The same as ``threading.Event``; a method that was interrupted can be called again."""
 
-    An interrupted method can be called again. A wait may end early, without the event.
-    """
-
-    __slots__ = ("_is_set", "_lock")
+    __slots__ = ("_is_set", "_wakes")
 
     def __init__(self) -> None:
         self._is_set = False
-        # Locked while the event is not set; at worst locked although it is set.
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
+        # An item wakes one thread that waits, which then looks whether the event is set. There may
+        # be an item although it is not.
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def is_set(self) -> bool:
         return self._is_set
 
     def set(self) -> None:
         self._is_set = True
-        try:
-            self._lock.release()
-        except RuntimeError:  # It is set already.
-            return
+        self._wake()
 
     def clear(self) -> None:
         self._is_set = False
-        self._lock.acquire(blocking=False)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it is set, at most ``seconds``; whether it is."""
-        if not self._is_set and self._lock.acquire(timeout=-1 if seconds is None else seconds):
-            self._let_others_through()
-        return self._is_set
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._is_set:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            try:
+                self._wakes.get(timeout=left)
+            except queue.Empty:
+                return self._is_set
+        self._wake()  # Another thread may wait, too.
+        return True
 
-    def _let_others_through(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:  # ``set`` was called meanwhile.
-            return
+    def _wake(self) -> None:
+        if self._wakes.empty():
+            self._wakes.put(None)
