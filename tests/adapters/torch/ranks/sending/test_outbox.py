@@ -14,6 +14,8 @@ from sonde.adapters.torch.ranks.sending import outbox as outbox_module
 from sonde.adapters.torch.ranks.sending.outbox import MOST_WAITING, Outbox
 from sonde.ranks.report import RankReport, SpotReport
 
+FILE = outbox_module.__file__
+
 
 def report(number: int) -> RankReport:
     return SpotReport(number, ())
@@ -53,9 +55,8 @@ def test_a_thread_that_was_interrupted_while_it_sent_keeps_no_other_from_sending
         outbox = Outbox()
         outbox.add(report(0))
         sent: list[RankReport] = []
-        with interrupted_after(number, outbox_module.__file__) as count:
-            with suppress(ProgramTimeoutError):
-                outbox.empty(sent.extend, waits=waits)
+        with suppress(ProgramTimeoutError), interrupted_after(number, FILE) as count:
+            outbox.empty(sent.extend, waits=waits)
         outbox.add(report(1))
         assert ends(lambda: outbox.empty(sent.extend, waits=True))  # noqa: B023 - called here
         assert sent[-1] == report(1)
