@@ -28,7 +28,6 @@ ELSEWHERE = {
     "adapters/torch/monitor/snapshots.py": "the thread that copies",
     "adapters/torch/replay/storage/captured_step.py": "reading a captured step",
     "adapters/torch/replay/storage/optimizer_reader.py": "reading a captured step",
-    "dump/writing/python_writer.py": "the writer's threads",
 }
 """Files whose clauses run in no training thread, and where they run."""
 HARMLESS = {
@@ -112,3 +111,17 @@ def test_the_training_thread_shares_no_lock_that_a_signal_handler_could_leave_lo
     found = [each for path in sorted(ROOT.rglob("*.py")) for each in breakable(path)]
     assert any(each.startswith(HANDED_OUT) for each in found)
     assert [each for each in found if not each.startswith((*OWN_PROCESS, HANDED_OUT))] == []
+
+
+def test_directories_are_made_by_a_function_that_passes_on_what_the_program_raised() -> None:
+    """``core/files/directories.py`` says why."""
+    elsewhere = (*OWN_PROCESS, "tune/", "profile/", "integrations/pytest/")
+    on_disk = ("dump/reading/", "dump/conversion.py")
+    found = [
+        f"{name}:{node.value.lineno}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if not (name := path.relative_to(ROOT).as_posix()).startswith((*elsewhere, *on_disk))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.keyword) and node.arg == "exist_ok"
+    ]
+    assert found == []
