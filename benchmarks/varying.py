@@ -6,7 +6,9 @@ Each program of ``varying_programs.py`` trains bare and under the modes of ``son
 first op to the last, so that learning is included. Modes are interleaved, one torch thread,
 medians of the training thread's processor time. A loss that differs from the bare one is reported.
 "floor" is a dispatch mode that does nothing: torch's own price of calling a mode for every op.
-"guard" is what ``steps-differ`` recommends where that is too much.
+"guard" is what ``steps-differ`` recommends where that is too much. "recorder", if asked for, is
+torch's own observer in C++ that looks for NaN and Inf (``record_function.cpp``, built at once with
+g++): what a search for overflow costs that calls no Python for an op, and names none.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import cProfile
+import ctypes
+import functools
 import gc
 import os
 import pstats
 import random
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import cpp_extension
 from torch.utils._python_dispatch import TorchDispatchMode
 from varying_programs import PROGRAMS
 
@@ -40,6 +46,20 @@ class _Floor(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@functools.cache
+def _recorder() -> ctypes.CDLL:
+    """The built ``record_function.cpp``."""
+    torch_library = Path(torch.__file__).parent / "lib"
+    with tempfile.TemporaryDirectory() as place:
+        built = Path(place, "recorder.so")
+        command = ["g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-o", str(built)]
+        command += [f"-I{path}" for path in cpp_extension.include_paths()]
+        command += [str(Path(__file__).with_name("record_function.cpp"))]
+        command += [f"-L{torch_library}", "-lc10", "-ltorch_cpu"]
+        subprocess.run(command, check=True)
+        return ctypes.CDLL(str(built))
+
+
 @contextlib.contextmanager
 def _mode(name: str, place: Path) -> Iterator[None]:
     if name == "bare":
@@ -48,6 +68,13 @@ def _mode(name: str, place: Path) -> Iterator[None]:
     if name == "floor":
         with _Floor():
             yield
+        return
+    if name == "recorder":
+        _recorder().start()
+        try:
+            yield
+        finally:
+            _recorder().stop()
         return
     if name == "guard":
         with (
@@ -69,6 +96,7 @@ def _mode(name: str, place: Path) -> Iterator[None]:
 
 
 MODES = ("bare", "floor", "overflow", "stats", "guard")
+ALL_MODES = (*MODES, "recorder")
 
 
 def _run(program: str, mode: str, steps: int | None) -> tuple[float, float, int]:
@@ -103,10 +131,10 @@ def _profile(program: str, mode: str, steps: int | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", nargs="+", default=list(PROGRAMS), choices=list(PROGRAMS))
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=ALL_MODES)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, help="train so many steps, instead of a few")
-    parser.add_argument("--profile", metavar="MODE", choices=MODES, help="where the time goes")
+    parser.add_argument("--profile", metavar="MODE", choices=ALL_MODES, help="where the time goes")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.profile:

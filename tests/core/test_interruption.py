@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import queue
 import signal
 import sys
 import threading
@@ -12,15 +14,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.trends.made_stores import MadeTraining, add_step, open_writer
 
 from sonde.core import interruption
 from sonde.core.interruption import hidden_interruption, pass_on, start_thread
+from sonde.dump.reading.stored_statistics import stored_steps
 from sonde.dump.statistic_store import row_writer
 from sonde.dump.statistic_store.op_table import OpTable
 from sonde.dump.statistic_store.row_writer import RowWriter, StoreSettings
 from sonde.monitor import ring as ring_file
 from sonde.monitor.ring import SignalRing
 
+QUEUES = (threading.__file__, queue.__file__)
 THREADS = (threading.__file__, interruption.__file__, row_writer.__file__)
 
 
@@ -30,13 +35,13 @@ class ProgramTimeoutError(Exception):
 
 @contextmanager
 def interrupted_at(line: int, files: Sequence[str]) -> Iterator[Callable[[], int]]:
-    """Raise as a signal handler would, when so many lines of these files have run in this block;
-    the function returns how many have run."""
+    """Raise as a signal handler would, when so many lines and returns of these files have run in
+    this block; the function says how many have run."""
     count = 0
 
     def tracer(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal count
-        if event == "line" and frame.f_code.co_filename in files:
+        if event in ("line", "return") and frame.f_code.co_filename in files:
             count += 1
             if count == line:
                 raise ProgramTimeoutError
@@ -101,6 +106,37 @@ def test_writers_whose_user_was_interrupted_are_ended_at_exit(
     assert not left
     assert capfd.readouterr().err == ""
     written[-1].close()  # A second time: it has ended already.
+
+
+@pytest.mark.parametrize("budget", [1, 1 << 20])
+def test_rows_that_were_interrupted_on_their_way_block_neither_thread(
+    tmp_path: Path, budget: int
+) -> None:
+    training = MadeTraining(layers=1, steps=1)
+    arrays = training.arrays[0]
+    ops, writer = open_writer(tmp_path, piece_seconds=0.0, budget_bytes=budget)
+    steps = itertools.count()
+
+    def add() -> None:
+        add_step(ops, writer, training, next(steps), arrays)
+
+    def train() -> None:
+        every_interruption(add, (*QUEUES, row_writer.__file__, interruption.__file__))
+        add()
+        writer.close()
+
+    assert ends(train)
+    assert writer.error is None
+    assert stored_steps(tmp_path)[-1].step == next(steps) - 1
+
+
+def ends(action: Callable[[], object]) -> bool:
+    """Whether ``action`` comes to its end, rather than wait for ever."""
+    done: list[object] = []
+    thread = threading.Thread(target=lambda: done.append(action()), daemon=True)
+    thread.start()
+    thread.join(120)
+    return bool(done)
 
 
 def test_a_ring_that_was_interrupted_can_be_written_on(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ ELSEWHERE = {
     "adapters/torch/monitor/snapshots.py": "the thread that copies",
     "adapters/torch/replay/storage/captured_step.py": "reading a captured step",
     "adapters/torch/replay/storage/optimizer_reader.py": "reading a captured step",
-    "dump/writing/python_writer.py": "the writer's threads",
 }
 """Files whose clauses run in no training thread, and where they run."""
 HARMLESS = {
@@ -36,6 +35,15 @@ HARMLESS = {
     *("MissingStatisticError", "Terminated", "CaptureError", "DecodeError", "FrameError"),
     "SondeError",
 }
+BREAKABLE = {
+    "threading": {"Barrier", "BoundedSemaphore", "Condition", "Event", "Semaphore", "Timer"},
+    "queue": {"LifoQueue", "PriorityQueue", "Queue"},
+    "concurrent.futures": {"Future", "ThreadPoolExecutor"},
+}
+"""Classes whose methods hold a lock in Python code."""
+OWN_PROCESS = ("server/", "cli/", "compare/", "workers/")
+HANDED_OUT = "train/"
+"""The program itself asks for a ``Future`` of a checkpoint."""
 PASSING = {"pass_on", "raise_interruption", "failed", "_failed", "_report_invalid"}
 
 
@@ -83,3 +91,37 @@ def test_clauses_in_the_training_thread_pass_on_what_the_program_raised() -> Non
 @pytest.mark.parametrize("path", sorted(ELSEWHERE))
 def test_what_runs_elsewhere_exists(path: str) -> None:
     assert any(not hands_on(clause) for clause in clauses(ROOT / path))
+
+
+def breakable(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module, names = node.value.id, [node.attr]
+        elif isinstance(node, ast.ImportFrom):
+            module, names = node.module or "", [each.name for each in node.names]
+        else:
+            continue
+        for name in names:
+            if name in BREAKABLE.get(module, ()):
+                yield f"{path.relative_to(ROOT).as_posix()}:{node.lineno}: {module}.{name}"
+
+
+def test_the_training_thread_shares_no_lock_that_a_signal_handler_could_leave_locked() -> None:
+    """``core/thread_event.py`` says why."""
+    found = [each for path in sorted(ROOT.rglob("*.py")) for each in breakable(path)]
+    assert any(each.startswith(HANDED_OUT) for each in found)
+    assert [each for each in found if not each.startswith((*OWN_PROCESS, HANDED_OUT))] == []
+
+
+def test_directories_are_made_by_a_function_that_passes_on_what_the_program_raised() -> None:
+    """``core/files/directories.py`` says why."""
+    elsewhere = (*OWN_PROCESS, "tune/", "profile/", "integrations/pytest/")
+    on_disk = ("dump/reading/", "dump/conversion.py")
+    found = [
+        f"{name}:{node.value.lineno}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if not (name := path.relative_to(ROOT).as_posix()).startswith((*elsewhere, *on_disk))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.keyword) and node.arg == "exist_ok"
+    ]
+    assert found == []

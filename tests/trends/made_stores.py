@@ -96,11 +96,15 @@ def raw_row(array: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def open_writer(
-    directory: Path, categories: Sequence[str] = STORE_CATEGORIES, **settings: Any
+    directory: Path,
+    categories: Sequence[str] = STORE_CATEGORIES,
+    *,
+    budget_bytes: int = 64 << 20,
+    **settings: Any,
 ) -> tuple[OpTable, RowWriter]:
     directory.mkdir(parents=True, exist_ok=True)
     ops = OpTable(directory)
-    chosen = StoreSettings(tuple(categories), 64 << 20, **settings)
+    chosen = StoreSettings(tuple(categories), budget_bytes, **settings)
     return ops, RowWriter(directory, ops, chosen)
 
 

@@ -16,6 +16,8 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import pairwise
 from types import FrameType, TracebackType
 
+from sonde.core.thread_event import ThreadEvent
+
 _SONDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -94,7 +96,7 @@ def start_thread(thread: threading.Thread) -> None:
     the method is called in another one. The exception still reaches the caller, while the thread
     starts: the caller tells it to end.
     """
-    done = threading.Event()
+    done = ThreadEvent()
     problems: list[Exception] = []
 
     def start() -> None:

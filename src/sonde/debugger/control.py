@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from sonde.core.graph import OpNode
+from sonde.core.thread_event import ThreadEvent
 from sonde.wire.rank import ControlMessage
 from sonde.wire.shapes import PauseReason, State
 
@@ -32,7 +32,7 @@ class RankState:
     def __init__(self, step: int) -> None:
         self.step = step
         self.state: State = "waiting"
-        self._interrupted = threading.Event()
+        self._interrupted = ThreadEvent()
 
     @property
     def has_begun(self) -> bool:

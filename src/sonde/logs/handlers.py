@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from sonde.core.files.atomic_file import without_links
+from sonde.core.files.directories import make_directory
 from sonde.core.interruption import raise_interruption
 from sonde.core.text.terminal_text import printable, write_to_stderr
 from sonde.logs.settings import LogSettings
@@ -127,7 +128,7 @@ def open_files(settings: LogSettings, rank: int) -> list[logging.Handler]:
     first = log_path(settings, rank, lowest)
     if first is None:
         return []
-    first.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(first.parent)
     levels = [lowest]
     if log_path(settings, rank, lowest + 1) != first:
         levels = [level for level in _LEVELS if level >= lowest]

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sonde.core.finding import Finding
+from sonde.core.text.rank_numbers import ranks_text
 from sonde.ranks.check import finding
-from sonde.ranks.job_step import ranks_text, split
+from sonde.ranks.job_step import split
 from sonde.ranks.report import PROJECTIONS, CollectiveReport, CollectiveResult
 
 _EPS: Final = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from sonde.core.files.atomic_file import partial_path, remove_stale_partials
+from sonde.core.files.directories import make_directory
 from sonde.dump.layout import parse_captured_step
 from sonde.replay.errors import ReplayError
 
@@ -96,7 +97,7 @@ def write_directory(
     A process killed at any moment leaves a whole step or none. If ``write`` or the disk fails,
     nothing stays and the OSError is passed on. The files are on the disk before the name is.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     remove_stale_partials(directory, "step_")
     hidden = partial_path(directory / step_name(step, rank))
     hidden.mkdir()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from sonde.core.callback import Callback, RunArguments, RunContext
+from sonde.core.files.directories import make_directory
 from sonde.dump.lineage import LINEAGE
 from sonde.summary.errors import SummaryError
 from sonde.summary.index import SummaryIndex, read_index
@@ -72,7 +73,7 @@ class SummaryCollector(Callback):
         self._saved_at = 0.0
         _require_tensorboard()
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._directory)
         except OSError as error:
             raise SummaryError(
                 f"SummaryCollector: {self._directory} cannot be made: {error.strerror}",

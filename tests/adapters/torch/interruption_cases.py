@@ -307,9 +307,54 @@ def test_recursion_up_to_the_limit_leaves_sonde_on(
     with observed(mode, tmp_path) as capture:
         for _ in range(3):
             step()
-            with pytest.raises(RecursionError):
+            with recursion_limit(depth() + 250), pytest.raises(RecursionError):
                 deeper(torch.ones(1, requires_grad=True))
         step()
         step()
         assert capture.adapter.is_observing
     assert "failed" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_recursion_that_just_fits_still_fits(mode: str, matcher: str, tmp_path: Path) -> None:
+    net = nn.Linear(8, 8)
+
+    def deeper(calls: int) -> torch.Tensor:
+        return deeper(calls - 1) if calls else net(torch.ones(2, 8)).sum()
+
+    with recursion_limit(depth() + 250):
+        fitting = next(calls for calls in range(250, 0, -1) if fits(deeper, calls))
+        with observed(mode, tmp_path):
+            for _ in range(3):
+                deeper(fitting - FRAMES_HERE).backward()
+    assert fitting > 200
+
+
+# Those of ``fits`` are no longer there, and the context manager's are.
+FRAMES_HERE = 3
+
+
+def fits(function: Callable[[int], object], calls: int) -> bool:
+    try:
+        function(calls)
+    except RecursionError:
+        return False
+    return True
+
+
+def depth() -> int:
+    frame: FrameType | None = sys._getframe()
+    count = 0
+    while frame is not None:
+        count, frame = count + 1, frame.f_back
+    return count
+
+
+@contextmanager
+def recursion_limit(frames: int) -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(frames)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

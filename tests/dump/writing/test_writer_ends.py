@@ -14,6 +14,10 @@ from types import FrameType
 import pytest
 from tests.dump.writing.writers import GIGABYTE, Gate, Open, Payload, names_in, native, needs_native
 
+from sonde.core.files import atomic_file
+from sonde.dump.writing import python_writer
+from sonde.dump.writing.python_writer import PythonWriter
+
 
 def test_waiting_reports_progress_in_the_thread_that_waits(
     queued: Open, tmp_path: Path, elsewhere: Path
@@ -217,3 +221,32 @@ def test_impossible_arguments_are_refused(opened: Open, tmp_path: Path) -> None:
             opened(threads, budget)
     with pytest.raises(ValueError, match="interval_seconds"):
         writer.wait_all(None, 0.0)
+
+
+# A file is closed by the death of its object if the time-out comes right after it was opened.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_time_out_of_the_program_is_no_failure_of_the_python_writer(tmp_path: Path) -> None:
+    writer = PythonWriter(1, GIGABYTE)
+    files = (atomic_file.__file__, python_writer.__file__)
+    raised = 0
+    for number in range(1, 1000):
+        left = number
+
+        def profiler(frame: FrameType, event: str, _: object) -> None:
+            nonlocal left
+            if event == "c_return" and frame.f_code.co_filename in files:
+                left -= 1
+                if left == 0:
+                    raise TimeoutError("of the program")
+
+        try:
+            sys.setprofile(profiler)  # Raising removes it.
+            writer.write_text(str(tmp_path / f"{number}"), b"text")
+            break
+        except TimeoutError:
+            raised += 1
+        finally:
+            sys.setprofile(None)
+        assert writer.error is None
+    assert raised == number - 1 > 5
+    assert (tmp_path / f"{number}").read_bytes() == b"text"

@@ -31,6 +31,7 @@ from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.coverage import Gap
 from sonde.core.interruption import hidden_interruption, raise_interruption
+from sonde.core.recursion_room import recursion_room
 from sonde.core.text.problem_line import ProblemLine
 
 logger = logging.getLogger("sonde.capture")
@@ -128,6 +129,7 @@ class TorchAdapter:
     def attach(self) -> Iterator[TorchAdapter]:
         """Observe until the block is left, then flush and close the session's sinks."""
         with ExitStack() as undo:
+            undo.enter_context(recursion_room())
             self.observer.install(undo)
             if self._watches_optimizers:
                 self._step_hooks.install(undo)

@@ -18,6 +18,7 @@ import msgspec
 
 from sonde.core.errors import SondeError
 from sonde.core.interruption import ignored, pass_on, start_thread
+from sonde.core.thread_event import ThreadEvent
 from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
 from sonde.wire.rank import (
     MISSED_HEARTBEATS,
@@ -100,7 +101,7 @@ class Link:
         self._secret = ""
         self._silence_seconds = inf
         self._reported = ""
-        self._stop = threading.Event()
+        self._stop = ThreadEvent()
         self._thread = threading.Thread(target=self._serve, name="sonde-link", daemon=True)
         self._reader = FrameReader()
         self._early: list[FromServer] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from math import inf, isinf
 from typing import Final
 
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.thread_event import ThreadEvent
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.launch.server_registry import access_to
 from sonde.debugger.settings import DebuggerOptions
@@ -45,15 +45,14 @@ class Inbox:
 
     def __init__(self) -> None:
         self._events: deque[SessionEvent] = deque()
-        self._arrival = threading.Condition()
+        self._arrival = ThreadEvent()
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
     def put(self, event: SessionEvent) -> None:
-        with self._arrival:
-            self._events.append(event)
-            self._arrival.notify()
+        self._events.append(event)
+        self._arrival.set()
 
     def take(self) -> SessionEvent | None:
         """The oldest message; None if there is none."""
@@ -61,9 +60,9 @@ class Inbox:
 
     def wait(self, seconds: float | None) -> None:
         """Wait until there is a message, at most ``seconds``."""
-        with self._arrival:
-            if not self._events:
-                self._arrival.wait(seconds)
+        self._arrival.clear()
+        if not self._events:
+            self._arrival.wait(seconds)
 
 
 class ServerSession:

@@ -18,6 +18,7 @@ from typing import IO, Final
 from urllib.parse import unquote
 
 from sonde.core.errors import UsageError
+from sonde.core.thread_event import ThreadEvent
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 from sonde.wire.tls import Trust, server_certificate
 
@@ -117,7 +118,7 @@ class ServerProcess:
             pass_fds=() if self._job is None else (self._job.stderr,),
         )
         self._errors: deque[str] = deque(maxlen=3)
-        self._is_known = threading.Event()
+        self._is_known = ThreadEvent()
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
         assert err is not None

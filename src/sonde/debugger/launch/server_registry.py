@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from sonde.core.files.directories import make_directory
 from sonde.wire.tls import Trust
 
 _DIRECTORY: Final = "sonde-servers"
@@ -71,7 +72,7 @@ def state_directory() -> Path | None:
     else:
         directory = Path(tempfile.gettempdir()) / f"{_DIRECTORY}-{os.getuid()}"
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
+        make_directory(directory, mode=0o700)
         found = directory.lstat()
     except OSError:
         return None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from sonde.core.files.atomic_file import write_whole
+from sonde.core.files.directories import make_directory
 from sonde.core.finding import Finding, with_lines
 from sonde.core.interruption import ignored
 from sonde.dump.layout import RankLayout
@@ -16,5 +17,5 @@ def write_findings(rank: RankLayout, findings: Sequence[Finding], steps: int) ->
     document = {"steps": steps, "findings": [with_lines(each) for each in findings]}
     text = json.dumps(document, indent=2, allow_nan=False)
     with ignored(OSError):  # The disk is full: that is reported already.
-        rank.root.mkdir(parents=True, exist_ok=True)
+        make_directory(rank.root)
         write_whole(rank.findings, text + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sonde.core.errors import DumpError
+from sonde.core.files.directories import make_directory
 from sonde.core.graph import OpNode
 from sonde.core.sink import StepEnd, TensorView
 from sonde.dump.sinks.steps import StepFiles
@@ -38,7 +39,7 @@ class StatisticParquet:
     def write_step(self, end: StepEnd, rows: StepRows) -> None:
         if self._writer is None:
             try:
-                self._directory.mkdir(parents=True, exist_ok=True)
+                make_directory(self._directory)
             except OSError as error:
                 raise self._stopped(error) from None
             self._writer = RowWriter(self._directory, self.ops, self._settings)

@@ -13,6 +13,7 @@ from pathlib import Path
 from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import append, write_whole
+from sonde.core.files.directories import make_directory
 from sonde.core.graph import Graph
 from sonde.core.interruption import ignored
 from sonde.core.selection import StepSet
@@ -105,7 +106,7 @@ class StepFiles(Sink):
             self._is_mapped = False
             self._directory = self.rank.unfinished_step_dir(self._net, step)
             try:
-                self._directory.mkdir(parents=True, exist_ok=True)
+                make_directory(self._directory)
             except OSError as error:
                 raise _stopped(error) from None
         return self._directory
@@ -128,7 +129,7 @@ class StepFiles(Sink):
 
     def constants_directory(self, graph: Graph) -> Path:
         directory = self.rank.constants_dir(self._net, graph.id)
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         return directory
 
     def has(self, view: TensorView) -> bool:
@@ -164,7 +165,7 @@ class StepFiles(Sink):
         if directory is None:
             return
         target = self.place(end)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         self._writer.barrier_rename(str(directory), str(target))
         _log.info("the files of step %d go to %s", end.step, target)
 
@@ -172,8 +173,8 @@ class StepFiles(Sink):
         self._written.add(graph.id)
         _log.info("graph %d has %d ops; its files go to %s", graph.id, len(graph), self.rank.graphs)
         self.graphs.append(graph)
-        self.rank.graphs.mkdir(parents=True, exist_ok=True)
-        self.rank.execution_order.mkdir(parents=True, exist_ok=True)
+        make_directory(self.rank.graphs)
+        make_directory(self.rank.execution_order)
         pb = encode_graph(graph)
         order = execution_order.write_node_order(node.name for node in graph.ops)
         for path, data in (
@@ -226,7 +227,7 @@ def _stopped(error: OSError) -> DumpError:
 
 def write_metadata(rank: RankLayout, config: str, facts: Mapping[str, str]) -> None:
     """Write the configuration and the facts about the program, each whole or not at all."""
-    rank.metadata.mkdir(parents=True, exist_ok=True)
+    make_directory(rank.metadata)
     write_whole(rank.metadata_dump_config, config)
     write_whole(rank.metadata_config, json.dumps(dict(facts), indent=4) + "\n")
 

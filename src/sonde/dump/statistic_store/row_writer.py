@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from sonde.core.interruption import start_thread
 from sonde.core.statistics import HASHES, ROW_COLUMNS
+from sonde.core.thread_event import ThreadEvent
 from sonde.dump.statistic_store import engine
 from sonde.dump.statistic_store.columns import (
     NO_HASH,
@@ -64,6 +65,7 @@ class _Step:
     step: int
     graph: int
     rows: StepRows
+    added_bytes: int
 
 
 _UNCLOSED: set[RowWriter] = set()
@@ -95,9 +97,13 @@ class RowWriter:
         self._ops = ops
         self._settings = settings
         self._connection: Any = None  # made by the thread, because DuckDB is slow to import
-        self._pending: queue.Queue[_Step | None] = queue.Queue()
-        self._room = threading.Condition()
-        self._waiting_bytes = 0
+        self._pending: queue.SimpleQueue[_Step | None] = queue.SimpleQueue()
+        # Each is changed by one thread only. A step carries the sum up to itself, so that an
+        # interruption between its hand-over and the sum here leaves no false difference.
+        self._added_bytes = self._written_bytes = 0
+        self._room = ThreadEvent()
+        # Thread.is_alive takes a thread for an ended one once a signal handler interrupted it.
+        self._ended = ThreadEvent()
         self._compactor = _Compactor(directory, settings)
         self._block: list[StoreFile] = []
         self._block_steps = self._block_rows = 0
@@ -108,16 +114,19 @@ class RowWriter:
 
     def add(self, step: int, graph: int, rows: StepRows) -> None:
         """Hand over the rows of a step, which is later than those before it."""
-        size = len(rows.rows)
-        if self.error is not None:
-            return
-        with self._room:
-            while self._waiting_bytes and self._waiting_bytes + size > self._settings.budget_bytes:
-                if self.error is not None or not self._thread.is_alive():
-                    return
-                self._room.wait(timeout=1.0)
-            self._waiting_bytes += size
-        self._pending.put(_Step(step, graph, rows))
+        added_bytes = self._added_bytes + len(rows.rows)
+        while self._is_full(added_bytes) and not self._ended.is_set():
+            self._room.clear()
+            if self._is_full(added_bytes):
+                self._room.wait(1.0)
+        if self.error is None:
+            self._pending.put(_Step(step, graph, rows, added_bytes))
+            self._added_bytes = added_bytes
+
+    def _is_full(self, added_bytes: int) -> bool:
+        """Whether so many bytes in all are too many as long as those before them wait."""
+        written = self._written_bytes
+        return self._added_bytes > written and added_bytes - written > self._settings.budget_bytes
 
     def has_thread(self) -> bool:
         """Whether its thread was started and has not ended."""
@@ -127,6 +136,7 @@ class RowWriter:
         """Write what is pending, sort it by op, and end the threads."""
         _UNCLOSED.discard(self)
         self._pending.put(None)
+        self._ended.wait()
         self._thread.join()
         self._compactor.close()
 
@@ -141,8 +151,9 @@ class RowWriter:
                 self._compactor.add(self._block)
         except Exception as error:  # Reported by the training thread at the end of the next step.
             self.error = error
-            with self._room:
-                self._room.notify_all()
+        finally:
+            self._ended.set()
+            self._room.set()
 
     def _write_next(self) -> bool:
         """Write the steps of the next two seconds as a piece; False at the end."""
@@ -175,9 +186,8 @@ class RowWriter:
             write_file(self._connection, _with_nan(columns), file)
         finally:
             self._connection.unregister("new_rows")
-        with self._room:
-            self._waiting_bytes -= sum(len(each.rows.rows) for each in steps)
-            self._room.notify_all()
+        self._written_bytes = steps[-1].added_bytes
+        self._room.set()
         self._block.append(file)
         self._block_steps += len(steps)
         self._block_rows += rows
@@ -196,7 +206,7 @@ class _Compactor:
     def __init__(self, directory: Path, settings: StoreSettings) -> None:
         self._directory = directory
         self._settings = settings
-        self._blocks: queue.Queue[list[StoreFile] | None] = queue.Queue()
+        self._blocks: queue.SimpleQueue[list[StoreFile] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def add(self, block: Sequence[StoreFile]) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sonde.core.files.atomic_file import partial_path, replace_file
-from sonde.core.interruption import start_thread
+from sonde.core.files.directories import make_directory
+from sonde.core.interruption import pass_on, start_thread
 from sonde.dump.writing import writer
 from sonde.dump.writing.directory_tree import Directory, DirectoryTree
 from sonde.kernels import memory
@@ -160,6 +161,7 @@ class PythonWriter:
             try:
                 action()
             except OSError as error:
+                pass_on(error)
                 self._error = OSError(error.errno or errno.EIO, error.strerror, path)
         self._files.pop(self._next_number - writer.LINKABLE_JOBS, None)
         self._next_number += 1
@@ -214,7 +216,7 @@ def _move_directory(old: str, new: str) -> None:
     same name, and the old one is removed.
     """
     try:
-        os.makedirs(os.path.dirname(new), exist_ok=True)
+        make_directory(Path(new).parent)
         os.rename(old, new)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):

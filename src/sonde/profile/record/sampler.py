@@ -15,6 +15,7 @@ from typing import Literal
 
 from sonde.core.graph import Source
 from sonde.core.interruption import start_thread
+from sonde.core.thread_event import ThreadEvent
 from sonde.profile.places import Places
 
 PERIOD_SECONDS = 0.001
@@ -50,7 +51,7 @@ class Sampler:
         self.samples: list[Sample] = []
         self._places = places
         self._target = threading.get_ident()
-        self._stop = threading.Event()
+        self._stop = ThreadEvent()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

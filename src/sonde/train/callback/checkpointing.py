@@ -23,6 +23,7 @@ from sonde.core.arguments import (
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.core.files.atomic_file import remove_stale_partials
+from sonde.core.files.directories import make_directory
 from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.checkpoint import checkpoints_in, save_checkpoint, save_checkpoint_async
 from sonde.train.checkpoint.format import FORMATS
@@ -141,7 +142,7 @@ class ModelCheckpoint(Callback):
         self._last_time = time.monotonic()
         self._failure = None
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self._directory)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoints cannot be saved in {self._directory}: {error.strerror}; give "

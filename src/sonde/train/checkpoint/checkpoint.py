@@ -20,6 +20,7 @@ from torch import nn
 
 from sonde.core.arguments import wrong_type
 from sonde.core.files.atomic_file import replace_file_durably
+from sonde.core.files.directories import make_directory
 from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.format import FORMATS, SUFFIXES, Entries, read_entries, write_entries
 from sonde.train.checkpoint.loaded_tensor import LoadedTensor
@@ -266,6 +267,6 @@ def _named(save_obj: Savable) -> dict[str, Any]:
 
 
 def _write(path: Path, kind: str, entries: Entries, crc: bool) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     replace_file_durably(path, lambda stream: write_entries(stream, kind, entries, crc=crc))
     return path

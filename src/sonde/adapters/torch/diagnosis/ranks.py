@@ -27,6 +27,7 @@ from sonde.adapters.torch.calling_line import caller
 from sonde.adapters.torch.diagnosis.loop.calls import OptimizerState, TrainingCalls, parameters_of
 from sonde.adapters.torch.diagnosis.modules import ModuleCalls, RootCall
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
+from sonde.core.files.directories import make_directory
 from sonde.core.finding import Finding, from_fields, with_lines
 from sonde.core.graph import Source
 from sonde.core.observation_variables import launched_rank
@@ -217,7 +218,7 @@ class RankEvidence:
         for event in self.recorder.evidence.named("clip"):
             self.clips[str(event.source)] = event.count
         folder = _folder()
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_directory(folder, mode=0o700)
         mine = {
             "weights": {str(step): sums for step, sums in self.weights.items()},
             "clips": self.clips,

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sonde.core.files.directories import make_directory
 from sonde.core.interruption import pass_on
 from sonde.core.text.problem_line import ProblemLine
 from sonde.dump.lineage import LINEAGE
@@ -56,7 +57,7 @@ class SignalFile:
             return
         try:
             if self._ring is None:
-                self._directory.mkdir(parents=True, exist_ok=True)
+                make_directory(self._directory)
                 rank = self._rank()
                 self._ring = SignalRing(ring_path(self._directory, rank), rank)
                 if engine.is_installed():

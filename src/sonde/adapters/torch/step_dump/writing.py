@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from sonde.adapters.torch.replay.recording.gradients import optimizer_parameters
 from sonde.adapters.torch.replay.storage import write_collected
 from sonde.adapters.torch.replay.storage.collected_step import CollectedStep
 from sonde.adapters.torch.replay.storage.copy_memory import CopyMemory
+from sonde.core.worker_thread import Job, WorkerThread
 from sonde.replay.layout import StepPlace
 
 
@@ -27,17 +28,17 @@ class StepWriting:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._threads = ThreadPoolExecutor(1, "sonde-steps")
+        self._thread = WorkerThread("sonde-steps")
         self._memory = CopyMemory()
-        self._writing: Future[StepPlace] | None = None
-        self._copying: Future[None] | None = None
+        self._writing: Job[StepPlace] | None = None
+        self._copying: Job[None] | None = None
         self._optimizers: list[torch.optim.Optimizer] = []
 
     def step_begins(self) -> None:
         """A step that will be written has begun: from here on its weights stay as they are."""
         if len(self._optimizers) == 1:
             tensors = _tensors_of(self._optimizers[0])
-            self._copying = self._threads.submit(self._memory.copy_early, tensors)
+            self._copying = self._thread.submit(partial(self._memory.copy_early, tensors))
 
     def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if not any(each is optimizer for each in self._optimizers):
@@ -46,7 +47,7 @@ class StepWriting:
     def write(self, collected: CollectedStep) -> None:
         """Copy a step, and let the thread write it. Call `wait` before."""
         copy = collected.copied(self._memory)
-        self._writing = self._threads.submit(write_collected, copy, self._directory)
+        self._writing = self._thread.submit(partial(write_collected, copy, self._directory))
 
     def wait(self) -> None:
         """Wait until the step before is on the disk, and the early copies of this one are made;
@@ -59,7 +60,7 @@ class StepWriting:
             copying.result()
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._thread.close()
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Reads the stored values of sparse and nested tensors, and the local parts of distributed ones."""
+"""Reads the values that sparse, nested and oneDNN tensors store, and parts of distributed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A plain tensor over the memory of all values that ``tensor`` stores.
+    """A plain tensor over the memory of all values that ``tensor`` stores; a copy of those of a
+    oneDNN tensor, whose memory only oneDNN can read.
 
     None for other tensors, and if it also stores values that are not its elements.
     """
@@ -23,6 +24,8 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
             return tensor.detach()._values()
         if tensor.layout in _COMPRESSED:
             return tensor.detach().values()
+        if tensor.is_mkldnn:
+            return tensor.detach().to_dense()
         if tensor.is_nested:
             return _nested_values(tensor)
     except (AttributeError, NotImplementedError, RuntimeError) as error:

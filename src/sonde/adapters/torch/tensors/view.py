@@ -79,7 +79,7 @@ class TorchView:
             return self.tensor.untyped_storage()
         except (NotImplementedError, RuntimeError) as error:
             pass_on(error)
-            stored = stored_values(self.tensor)
+            stored = None if self.tensor.is_mkldnn else stored_values(self.tensor)
             return None if stored is None else stored.untyped_storage()
 
     @property

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -27,6 +27,7 @@ from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.run_again import observed
 from sonde.adapters.torch.replay.saved_state import SavedState
 from sonde.core.patching import replace
+from sonde.core.worker_thread import WorkerThread
 from sonde.watch.origins import Origin
 
 _COLLECTIVES: Final = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional")
@@ -128,8 +129,12 @@ def find_op(call: FollowedCall, recorder: StepRecorder, *, with_backward: bool) 
             # In a thread of its own, which has neither the modes of the program (in a backward pass
             # autograd's engine restores them) nor its hooks for saved tensors: a checkpoint counts
             # what they get.
-            with ThreadPoolExecutor(1, "sonde-local-call") as thread:
-                return thread.submit(_observe, call, recorder.scopes, with_backward).result()
+            thread = WorkerThread("sonde-local-call")
+            try:
+                observe = partial(_observe, call, recorder.scopes, with_backward)
+                return thread.submit(observe).result()
+            finally:
+                thread.close()
         except NotExecutedError:
             raise
         except Exception as error:

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -27,10 +26,12 @@ from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.adapters.torch.ranks.sending.job_end import job_end
 from sonde.adapters.torch.ranks.sending.job_server import JobServer, ServerAddress
+from sonde.adapters.torch.ranks.sending.outbox import Outbox
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.interruption import start_thread
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.thread_event import ThreadEvent
 from sonde.debugger.connection.link import Disconnected, Link, ServerEvent
 from sonde.debugger.connection.session import open_session
 from sonde.logs import say
@@ -54,8 +55,6 @@ _END_SECONDS: Final = 30.0
 _LAST_SECONDS: Final = 2.0
 _CONNECT_SECONDS: Final = 10.0
 _MOST_FRAMES: Final = 40
-_MOST_WAITING: Final = 20_000
-_MOST_IN_MESSAGE: Final = 500
 _MOST_CALLS: Final = 2000
 
 
@@ -92,30 +91,23 @@ class ReportSender:
         self.judged_steps = 0
         self._printed = 0
         self._recorded = RecordedCollectives(self.rank, marks, buckets)
-        self._waiting: deque[RankReport] = deque()
-        self._dropped = 0
-        self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._outbox = Outbox()
+        self._wake = ThreadEvent()
         self._hurry_from = 0.0
         self._is_ending = False
         self._ended_at = 0.0
         self._link: Link | None = None
         self._is_debugged = is_debugged
         self._server = server
-        self._sending = threading.Lock()
         self._calls: set[tuple[object, ...]] = set()
-        self._summary = threading.Event()
-        self._met = threading.Event()
+        self._summary = ThreadEvent()
+        self._met = ThreadEvent()
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._work, name="sonde-ranks", daemon=True)
         start_thread(self._thread)
 
     def send(self, report: RankReport) -> None:
-        with self._lock:
-            if len(self._waiting) >= _MOST_WAITING:
-                self._waiting.popleft()
-                self._dropped += 1
-            self._waiting.append(report)
+        self._outbox.add(report)
         if isinstance(report, CollectiveReport):
             self._hurry(report)
 
@@ -146,10 +138,10 @@ class ReportSender:
             self._summary.wait(_END_SECONDS if self.rank == 0 else _LAST_SECONDS)
             if not self._is_debugged:
                 link.close(messages.Goodbye(0, ""))
-        if self._dropped:
+        if dropped := self._outbox.dropped:
             self._say(
                 ProblemLine(
-                    f"sonde: {self._dropped} reports of this rank were not compared, because the "
+                    f"sonde: {dropped} reports of this rank were not compared, because the "
                     "server did not take them in time",
                     slug="rank-reports-dropped",
                 )
@@ -257,19 +249,9 @@ class ReportSender:
         return self._is_ending and time.monotonic() > self._ended_at + _FIND_SECONDS
 
     def _flush(self, link: Link, *, waits: bool = True) -> None:
-        """Send what waits, in its order. Not ``waits``: nothing if another thread sends."""
-        if not self._sending.acquire(blocking=waits):
-            return
-        try:
-            while True:
-                with self._lock:
-                    count = min(len(self._waiting), _MOST_IN_MESSAGE)
-                    reports = tuple(self._waiting.popleft() for _ in range(count))
-                if not reports:
-                    return
-                link.send(messages.RankReports(encode(reports)))
-        finally:
-            self._sending.release()
+        self._outbox.empty(
+            lambda reports: link.send(messages.RankReports(encode(reports))), waits=waits
+        )
 
     def _hello(self, run: str, resumes: bool) -> messages.Hello:
         metadata = process_metadata(self.rank, self.world_size)
