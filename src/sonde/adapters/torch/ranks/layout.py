@@ -72,8 +72,8 @@ class TensorPlacements:
                 self._names.setdefault(private.tensor_id(parameter), prefix + plain_name(name))
             for inner in module.modules():
                 if isinstance(inner, DistributedDataParallel):
-                    for parameter in wrapped_parameters(inner):
-                        wrapped[private.tensor_id(parameter)] = inner
+                    for each in wrapped_parameters(inner):
+                        wrapped[private.tensor_id(each)] = inner
                 elif _is_sharded_by_fsdp(inner):
                     sharded |= {private.tensor_id(each) for each in inner.parameters()}
         wrappers = {id(each.process_group): each.process_group for each in wrapped.values()}
