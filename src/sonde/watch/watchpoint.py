@@ -27,7 +27,8 @@ Level = Literal["initial", "step", "op", "overflow"]
 observing ops; at each op; only at ops with NaN or Inf, which native code finds."""
 
 _OVERFLOWS: Final = ("tensor_overflow", "operator_overflow")
-_NON_FINITE: Final = (*_OVERFLOWS, "weight_overflow", "gradient_exploding")
+NON_FINITE: Final = (*_OVERFLOWS, "weight_overflow", "gradient_exploding")
+"""The conditions that find NaN and Inf and nothing else."""
 _PARAMETER_TARGETS: Final = ("weight", "gradient")
 
 
@@ -97,7 +98,7 @@ class Watch:
     @property
     def is_about_non_finite(self) -> bool:
         """Whether it finds NaN and Inf and nothing else."""
-        return all(condition.id in _NON_FINITE for condition in self.conditions)
+        return all(condition.id in NON_FINITE for condition in self.conditions)
 
     @property
     def steps_in_a_row(self) -> int:
@@ -133,11 +134,15 @@ class Watch:
 
     def applies_to(self, node: WatchedNode) -> bool:
         """Whether it is evaluated on the tensors of ``node``."""
+        # Called once for each op and watch while a graph is learned: most differ in the category.
+        for condition in self.conditions:
+            if condition.target not in node.categories:
+                return False
+        if not self.patterns:
+            return True
         known = self._applies.get(node.name)
         if known is None:
-            known = self._applies[node.name] = all(
-                condition.target in node.categories for condition in self.conditions
-            ) and self._matches(node)
+            known = self._applies[node.name] = self._matches(node)
         return known
 
     def _matches(self, node: WatchedNode) -> bool:

@@ -2,7 +2,7 @@
 
 Every walk looks at the nodes whose gradient may not be finite; in some of the first steps the graph
 is kept, with the source line of each node. Autograd records those lines while its anomaly mode is
-on, without its check for NaN. That costs a tenth of a step, so it is on in the first step, and
+on, without its check for NaN (`anomaly_lines`). That costs time, so it is on in the first step, and
 later only in steps whose graph is kept, if a graph of another form has been seen: graphs of one
 form, the same nodes in the same order, have the same lines.
 """
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch.calling_line import is_program, source_of
+from sonde.adapters.torch.diagnosis.losses.anomaly_lines import AnomalyLines
 from sonde.adapters.torch.diagnosis.parameters import ParameterSignals
 from sonde.adapters.torch.diagnosis.recorder import EvidenceRecorder, shielded
 from sonde.core.graph import Source
@@ -65,12 +66,12 @@ class LossGraphs:
     sources: dict[tuple[str, int], Source | None] = field(default_factory=dict)
     _lines: dict[int, list[Source | None]] = field(default_factory=dict)
     _has_unknown: bool = False
-    _is_tracing: bool = False
+    _anomaly: AnomalyLines = field(default_factory=AnomalyLines)
     _size: int = 0
     _walked: int = -1
 
     def install(self, undo: ExitStack) -> None:
-        undo.callback(self._trace, False)
+        undo.callback(self._anomaly.switch, False)
         self.begin_step()
 
     @shielded
@@ -79,15 +80,7 @@ class LossGraphs:
         not known."""
         step = self.recorder.step
         wanted = not step or (self._has_unknown and is_kept(step))
-        self._trace(wanted and not self.recorder.uses_compiler)
-
-    def _trace(self, wanted: bool) -> None:
-        if wanted and torch.is_anomaly_enabled() and not self._is_tracing:
-            return  # The program's own anomaly mode stays as it is.
-        # A trainer may have switched it off since: Lightning does when it begins to fit.
-        if wanted != (self._is_tracing and torch.is_anomaly_enabled()):
-            torch.set_anomaly_enabled(wanted, False)
-        self._is_tracing = wanted
+        self._anomaly.switch(wanted and not self.recorder.uses_compiler)
 
     @shielded
     def walk(self, roots: list[torch.Tensor]) -> None:
@@ -134,7 +127,7 @@ class LossGraphs:
         if known is not None:
             return known
         numbered = _numbered(names)
-        if not self._is_tracing or not torch.is_anomaly_enabled():  # A trainer switched it off.
+        if not self._anomaly.is_on:
             self._has_unknown = True
             return [self.sources.get(each) for each in numbered]
         lines = [line_of(node) for node in order]
