@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.cli.replayed_steps import SCRIPT, guarded, sonde
 
 from sonde.cli.main import main
+from sonde.cli.replay_loop import replayed_program
 from sonde.dump.reader import Dump
 
 
@@ -146,6 +148,12 @@ def test_a_step_that_others_can_write_needs_trust(kept: Path, tmp_path: Path) ->
     assert refused.returncode == 2
     assert "[step-untrusted]" in refused.stderr
     assert sonde(tmp_path, "replay", step, "--trust").returncode == 0
+
+
+def test_the_debugger_names_the_program_that_is_replayed(kept: Path) -> None:
+    script, arguments = replayed_program((str(kept), "--trust"))
+    assert script == "replay of train.py"
+    assert re.fullmatch(r"\(step \d+\)", arguments[-1])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,15 @@ def replay_loop(directory: str, **given: Any) -> tuple[str, ModuleOptions]:
     return directory, ModuleOptions(**given)
 
 
+def replayed_program(words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The program and arguments to show for this one: the user's own, whose step ``words`` name."""
+    directory, options = replay_loop.main(list(words), "sonde replay", standalone_mode=False)
+    manifest = open_step(directory, options).manifest
+    program = manifest.program
+    name = program.module or Path(program.file or directory).name
+    return f"replay of {name}", (*program.arguments, f"(step {manifest.step})")
+
+
 def execute_forever(directory: str, options: ModuleOptions) -> None:
     """Execute the step until the debugger ends this process."""
     step = open_step(directory, options)

@@ -272,6 +272,15 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
     return partial(reported, prepared)
 
 
+def _shown_program(name: str, arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The program as the debugger's page names it: for a replay the one that is replayed."""
+    if name != "sonde.cli.replay_loop":
+        return name, arguments
+    from sonde.cli.replay_loop import replayed_program
+
+    return replayed_program(arguments)
+
+
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     """The run that the options describe; SondeError if they are invalid."""
     words = options.program if options.module is None else (options.module, *options.program)
@@ -301,7 +310,8 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     if config is None and guard is None and (is_asked or ranks is not None):
         note = None
     if debugger is not None:
-        debugger = replace(debugger, script=name, arguments=arguments)
+        script, shown_arguments = _shown_program(name, arguments)
+        debugger = replace(debugger, script=script, arguments=shown_arguments)
     return ScriptRun(
         module=options.module,
         program=options.program,
