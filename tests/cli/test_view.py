@@ -15,6 +15,7 @@ from tests.server import written_dumps as dumps
 from tests.server.written_dumps import LOG, SUM
 
 from sonde.cli.main import main
+from sonde.core.graph import shown_name
 from sonde.server import hit_store
 
 MINDSPORE = Path(__file__).parents[1] / "dump" / "data"
@@ -44,8 +45,9 @@ def test_a_check_prints_hits_and_where_they_come_from(
     code, text = view(capsys, "--check", str(bad))
     assert code == 1
     assert text.splitlines() == [
-        f"log made 1 NaN of 6 values in step 0, forward, at train.py:7 `x = log(x)` ({LOG}). "
-        "1 other op got them from there.",
+        "log made 1 NaN of 6 values in step 0, forward, at train.py:7 `x = log(x)` "
+        f"({shown_name(LOG)}). "
+        "1 other tensor got them from there.",
         f"step 0 rank 0  tensor_overflow  {LOG} output.0  <- makes it",
         "    established: nan_count = 1, 1 NaN among 6 elements",
         "    /home/me/train.py:7  x = log(x)",

@@ -51,7 +51,7 @@ def test_ranks_of_compiled_code_are_dumped_watched_and_print(
         if text.endswith("# the NaN")
     )
     assert f"in step 1, forward, at {PROGRAM.name}:{line} `root =" in said
-    assert "(Default/network-Net/sqrt-op0): " in said
+    assert "(network-Net/sqrt-op0): " in said
     assert said.count("ops in 2 compiled graphs observed") == 2
     dump = Dump(tmp_path)
     assert dump.ranks == (0, 1)

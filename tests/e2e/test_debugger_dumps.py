@@ -60,7 +60,7 @@ def test_a_dump_is_viewed_step_by_step_checked_and_compared_with_another(
         page.get_by_role("button", name="Add watchpoint").click()
         page.get_by_role("button", name="check all steps").click()
         page.get_by_role("tab", name="Hits").click()
-        producer = page.get_by_role("listitem").filter(has_text="producer").first
+        producer = page.get_by_role("listitem").filter(has=page.locator(".badge-text.origin")).first
         expect(producer).to_contain_text("log-op0")
         expect(producer).to_contain_text("step 7")
         page.keyboard.press("g")

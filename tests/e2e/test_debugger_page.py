@@ -100,7 +100,7 @@ def _hit_the_producer(page: Page) -> None:
     page.keyboard.press("h")
     hit = page.get_by_role("listitem").filter(has_text="log-op0").first
     expect(hit).to_contain_text("step 7")
-    expect(hit).to_contain_text("producer")
+    expect(hit).to_contain_text("origin")
     expect(page.locator(f'svg .box.origin.current[data-path="{LOG}"]')).to_be_visible()
     expect(page.locator(".toast")).to_have_count(0)
     made = picture(page, "05-hit")

@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.running import environment, run
 from tests.warm_python.starting import warm_python
 
+from sonde.core.graph import shown_name
+
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
@@ -50,8 +52,9 @@ BROKEN = {
     "square_root_at_zero": Broken(
         1,
         "Gradients/Default/div-op1",
-        "div made 5 Inf of 5 values",
-        "all its 5 divisors are 0, exactly where the Inf are",
+        "the gradient of sqrt has 5 Inf of 5 values",
+        "all 5 inputs of sqrt are 0, where its derivative, 1 / (2 * sqrt(x)), is infinite, exactly "
+        "where the Inf are",
         "backward",
     ),
     "own_backward": Broken(
@@ -80,8 +83,8 @@ BROKEN = {
         2,
         "Default/network-Sequential/1-Softmax/exp-op0",
         "exp made 9 Inf of 15 values",
-        "9 of its 15 inputs are above 88.72, where exp leaves the range of float32 (largest "
-        "989.4), exactly where the Inf are",
+        "9 of its 15 inputs are above 88.72 (up to 989.4), where exp overflows float32, exactly "
+        "where the Inf are",
     ),
     "half_precision": Broken(
         1,
@@ -194,10 +197,10 @@ def test_the_first_producer_is_named_at_the_end_with_its_line(
     assert ended.code == 0
     assert ended.stdout == ""
     _, _, first, _ = ended.stderr.splitlines()
-    assert first.startswith(f"sonde: {broken.what} in step {broken.step}, {broken.phase}, ")
-    assert f" at {name}.py:{number} `{code}` ({broken.op}" in first
+    assert first.startswith(f"sonde: {broken.what} in step {broken.step}, {broken.phase}")
+    assert f" at {name}.py:{number} `{code}` ({shown_name(broken.op)}" in first
     assert f": {broken.why}. " in first or not broken.why
-    assert first.endswith(" other ops got them from there.")
+    assert first.endswith(" other tensors got them from there.")
 
 
 @pytest.mark.document(
@@ -295,9 +298,9 @@ def test_the_command_itself_names_the_first_producer(tmp_path: Path) -> None:
     assert written.startswith("sonde: dumped step")
     assert verdict == (
         f"sonde: exp made 9 Inf of 15 values in step 2, forward, at exponential.py:{number} "
-        f"`{code}` (Default/network-Sequential/1-Softmax/exp-op0): 9 of its 15 inputs are above "
-        "88.72, where exp leaves the range of float32 (largest 989.4), exactly where the Inf are. "
-        "17 other ops got them from there.\n"
+        f"`{code}` (network-Sequential/1-Softmax/exp-op0): 9 of its 15 inputs are above "
+        "88.72 (up to 989.4), where exp overflows float32, exactly where the Inf are. "
+        "16 other tensors got them from there.\n"
         "sonde: ops with such values: 1 made them, 17 passed them on; "
         f"sonde show {tmp_path / 'd'} tells more\n"
     )

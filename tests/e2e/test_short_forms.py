@@ -97,4 +97,4 @@ def test_a_monitor_of_the_loss_names_the_op_of_an_earlier_step(tmp_path: Path) -
     ) in watched.stderr
     assert f" at {script}:12." in watched.stderr
     assert "add made 6 Inf of 16 values in step 0, optimizer, at monitored.py:12" in watched.stderr
-    assert "(Default/optimizer-SGD/add_-op0): its result is beyond 3.403e+38" in watched.stderr
+    assert "(optimizer-SGD/add_-op0): its result is beyond 3.403e+38" in watched.stderr

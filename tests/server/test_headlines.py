@@ -14,7 +14,18 @@ from sonde.server.headlines import (
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.ranks import LiveRanks
 from sonde.testing.sample_values import sample_metadata
-from sonde.wire.shapes import HeadlineText, Hit, HitRef, LossPoint, SourceLine, TensorType
+from sonde.wire.rank import Goodbye
+from sonde.wire.shapes import (
+    FailedCall,
+    HeadlineText,
+    Hit,
+    HitRef,
+    LossPoint,
+    NamedTensor,
+    SourceLine,
+    TensorType,
+    TracebackFrame,
+)
 
 SQRT = "Default/net/sqrt-op0"
 TOLD = HeadlineText("sqrt made 5 NaN of 6 values", "sqrt made 5 NaN of 6 values in step 2.")
@@ -91,13 +102,13 @@ def test_a_constant_has_the_line_that_a_later_hit_names_and_the_pause_names_the_
     found = live_headline([view], causes_of([leaf, reached]), {})
     assert found is not None
     assert (found.op, found.severity, found.source) == ("data-0", "error", line)
-    assert found.text == f"{late.text} 1 other op got them from there."
+    assert found.text == f"{late.text} 1 other tensor got them from there."
 
 
 def test_the_headline_counts_the_others_and_names_the_rank_of_several() -> None:
     found = headline_of_hits([hit(1, SQRT), hit(2, "Default/a-op0"), hit(3, "Default/b-op0")])
     assert found is not None
-    assert found.text == f"{TOLD.text} 2 other ops got them from there."
+    assert found.text == f"{TOLD.text} 2 other tensors got them from there."
     assert (found.op, found.severity, found.title) == (SQRT, "error", TOLD.title)
     (cause,) = causes_of([hit(1, SQRT)]).list().causes
     assert cause_headline(cause, is_one_of_several=True).text == f"rank 0: {TOLD.text}"
@@ -128,3 +139,76 @@ def test_the_rank_that_made_nan_comes_before_those_that_received_them() -> None:
     made = msgspec.structs.replace(hit(5, SQRT), rank=1)
     found = causes_of([received, made]).list()
     assert [(each.rank, each.origin) for each in found.causes] == [(1, SQRT), (0, reduced)]
+
+
+def gradient(number: int, name: str) -> Hit:
+    place = (number, 4, "gradient_exploding", 0, 7, 60 + number, name, "output", 0)
+    told = HeadlineText(
+        f"the gradient of {name[:-5]} has 4 NaN of 4 values",
+        f"the gradient of {name[:-5]} has 4 NaN of 4 values in step 7. The op that made them was "
+        "not observed.",
+    )
+    return Hit(*place, TensorType("float32", (4,)), "hit", "", (), headline=told)  # type: ignore[arg-type]
+
+
+def test_nan_in_gradients_of_unknown_origin_names_the_first_in_execution_order() -> None:
+    hits = [gradient(1, "soil.weight.grad"), gradient(0, "river.bias.grad")]
+    stop = HitRef(
+        4, "gradients", "gradient_exploding", 7, hits[0].op, "output", 0, hits[0].headline
+    )
+    rank = LiveRank(sample_metadata())
+    view = msgspec.structs.replace(rank.view(0), state="paused", hit=stop)
+    found = live_headline([view], causes_of(hits), {})
+    assert found is not None
+    assert found.text == (
+        "the gradient of river.bias has 4 NaN of 4 values in step 7. The op that made them was not "
+        "observed. 1 other gradient has NaN or Inf, too."
+    )
+    assert (found.op, found.severity) == ("river.bias.grad", "error")
+    assert found.advice.startswith("Run it again with a watchpoint for NaN and Inf of all tensors")
+    script = sample_metadata().script
+    assert found.command == f"sonde debug --no-pause --watch-for nan {script} --lr 0.1"
+    several = msgspec.structs.replace(
+        view, metadata=msgspec.structs.replace(sample_metadata(), world_size=2)
+    )
+    launched = live_headline([several], causes_of(hits), {})
+    assert launched is not None
+    assert launched.command == ""
+
+
+def test_the_loss_of_each_optimizer_counts() -> None:
+    points = [
+        LossPoint(0, 0.5, 0.1, None, True, "Adam of Generator"),
+        LossPoint(1, "nan", 0.1, None, True, "Adam of Generator"),
+        LossPoint(2, 0.7, 0.1, None, True, "Adam of Discriminator"),
+    ]
+    assert first_bad_loss(points) == 1
+    found = live_headline([LiveRank(sample_metadata()).view(0)], causes_of(()), {0: points})
+    assert found is not None
+    assert found.title == "the loss is nan since step 1"
+
+
+def test_a_failure_names_the_op_the_module_and_the_shapes() -> None:
+    rank = LiveRank(sample_metadata())
+    tensors = (
+        NamedTensor("input", TensorType("float32", (20, 16))),
+        NamedTensor("self.weight", TensorType("float32", (4, 32))),
+    )
+    frames = (TracebackFrame(SourceLine("/a/net.py", 12, "forward", "self.head(x)"), True),)
+
+    def told(call: FailedCall) -> str:
+        rank.end(Goodbye(1, "RuntimeError: shapes differ", frames=frames, failed=call))
+        found = live_headline([rank.view(0)], causes_of(()), {})
+        assert found is not None
+        return found.text.removeprefix(
+            "RuntimeError: shapes differ, in step 0 at net.py:12 `self.head(x)`"
+        )
+
+    assert told(FailedCall("linear", "head", "Linear", tensors)) == (
+        ": linear in the module head (Linear) got input float32[20,16], self.weight float32[4,32]."
+    )
+    assert told(FailedCall("matmul", "", "Net", tensors[:1])) == (
+        ": matmul in Net got input float32[20,16]."
+    )
+    assert told(FailedCall("matmul", "", "", tensors[:1])) == ": matmul got input float32[20,16]."
+    assert told(FailedCall("", "head", "Linear", ())) == ", in the module head (Linear)."

@@ -9,9 +9,11 @@ from tests.watch import ways
 from tests.watch.expected import Fault
 from tests.watch.ways import Found, Verdict
 
+from sonde.core.graph import shown_name
+
 GRADIENTS = "gradient_exploding"
 STEP = re.compile(
-    r"^sonde: (?P<what>.*?) in step (?P<step>\d+), (forward|backward|optimizer),", re.M
+    r"^sonde: (?P<what>.*?) in step (?P<step>\d+), (forward|backward( of \w+)?|optimizer),", re.M
 )
 ORIGIN = re.compile(r" at \S+:(?P<line>\d+)( \(in [^)]*\))? `[^`]*` \((?P<op>[^ ,)]+)")
 """The last in the sentence: the op that infinities come from follows the one that made NaN."""
@@ -69,4 +71,4 @@ def assert_overflow(overflow: ways.Overflow, dumped: Verdict, fault: Fault | Non
     else:
         assert step is not None
         found = (int(step["step"]), said[-1]["op"], int(said[-1]["line"]))
-        assert found == (fault.step, fault.op, fault.line)
+        assert found == (fault.step, shown_name(fault.op), fault.line)

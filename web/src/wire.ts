@@ -137,6 +137,24 @@ export interface TracebackFrame {
   readonly is_own: boolean;
 }
 
+/** A tensor as the program calls it: `self.weight`. */
+export interface NamedTensor {
+  readonly name: string;
+  readonly type: TensorType;
+}
+
+/**
+ * The call that raised the error of a failed program. `operator`: the function or method,
+ * empty if it is not known; `module`: the innermost one that ran, by its path in the outermost
+ * one, which has none, and its class, empty outside of modules; `tensors`: what was passed.
+ */
+export interface FailedCall {
+  readonly operator: string;
+  readonly module: string;
+  readonly module_class: string;
+  readonly tensors: readonly NamedTensor[];
+}
+
 /**
  * What is wrong: `title` in a few words; `text` is the whole sentence and begins with it. Code
  * is between backticks. `source`: the line that it names.
@@ -719,10 +737,11 @@ export interface WatchpointFile {
  * line of the exception) and `is_terminated` (by the debugger) are set when the program has
  * ended. `message` is text to show. `is_answering`: the process answers heartbeats. `address`:
  * of the training process, IP address and port; empty for a dump. `frames`: the traceback of a
- * program that failed, outermost first. `waits_for`: the ranks that are paused, while this one
- * runs and has made no progress since. `kept`: the values that are kept on request;
- * `recorded`: the ops whose statistics are recorded in every step, on request. `recording`:
- * the number of ops of the running step so far, while the first graph is recorded; else None.
+ * program that failed, outermost first; `failed`: the call that raised the error. `waits_for`:
+ * the ranks that are paused, while this one runs and has made no progress since. `kept`: the
+ * values that are kept on request; `recorded`: the ops whose statistics are recorded in every
+ * step, on request. `recording`: the number of ops of the running step so far, while the first
+ * graph is recorded; else None.
  */
 export interface RankView {
   readonly rank: number;
@@ -747,6 +766,7 @@ export interface RankView {
   readonly is_answering: boolean;
   readonly address: string;
   readonly frames: readonly TracebackFrame[];
+  readonly failed: FailedCall | null;
   readonly waits_for: readonly number[];
   readonly kept: readonly KeptOp[];
   readonly recorded: readonly string[];
@@ -757,7 +777,8 @@ export interface RankView {
  * What is wrong with a run: `title` in a few words; `text` is the whole sentence, begins with
  * it, and has code between backticks. `op`, `io`, `slot`, `step` and `rank`: the tensor that
  * shows it, an empty `op` if there is none. `others`: how many got it from there. `advice`:
- * what to do.
+ * what to do. `command`: runs the program again to find the op that made NaN or Inf, where
+ * that is not known; else empty.
  */
 export interface RunHeadline {
   readonly kind: HeadlineKind;
@@ -772,6 +793,7 @@ export interface RunHeadline {
   readonly slot: number;
   readonly source: SourceLine | null;
   readonly others: number;
+  readonly command: string;
 }
 
 /**
@@ -876,7 +898,7 @@ export interface CausePhase {
 /**
  * Hits of one cause: those whose NaN and Inf come from the op `origin`; without an origin,
  * those of one condition. `first`: the hit of the op that produced them, or the first.
- * `others`: how many other ops or tensors have hits of this cause.
+ * `others`: how many other tensors have hits of this cause.
  */
 export interface CauseView {
   readonly rank: number;

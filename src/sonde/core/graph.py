@@ -16,6 +16,8 @@ GRADIENTS: Final = "Gradients/"
 COMPILED: Final = "compiled"
 """The attribute of ops that are part of code that ``torch.compile`` compiled."""
 """The prefix of the names of backward scopes; the rest is the name of the forward scope."""
+FORWARD_OP: Final = "forward"
+"""The attribute of backward ops: the name of the forward op whose gradient they compute."""
 OPTIMIZER: Final = "optimizer"
 """The name of the scope of an optimizer: ``Default/optimizer-SGD``."""
 
@@ -118,6 +120,13 @@ class OpNode:
         """The line to show for this op, see `shown_source`."""
         return shown_source(self.sources)
 
+    @property
+    def gradient_of(self) -> str:
+        """The operator whose gradient this op computes, ``sqrt``; empty if it computes none."""
+        name = dict(self.attributes).get(FORWARD_OP, "")
+        operator = name.rpartition("/")[2].rpartition("-op")[0]
+        return operator.rstrip("_") or operator
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -175,6 +184,22 @@ def phase_of(name: str) -> Phase:
     if name.startswith(GRADIENTS):
         return "backward"
     return "optimizer" if name.startswith(f"Default/{OPTIMIZER}-") else "forward"
+
+
+_SHOWN_SCOPES: Final = (
+    ("Gradients/Default/", "Backward/"),
+    (GRADIENTS, "Backward/"),
+    ("recompute_Default/", "Recomputed/"),
+    ("Default/", ""),
+)
+
+
+def shown_name(name: str) -> str:
+    """The name of an op as sentences write it: without the scope that all ops of a phase share."""
+    for scope, shown in _SHOWN_SCOPES:
+        if name.startswith(scope):
+            return f"{shown}{name.removeprefix(scope)}"
+    return name
 
 
 def but_gradients(names: Iterable[str]) -> list[str]:

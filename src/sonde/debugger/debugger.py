@@ -23,7 +23,7 @@ from sonde.debugger.steps import ObservedSteps, StepTimer
 from sonde.debugger.trainee import Trainee
 from sonde.wire.numbers import to_wire
 from sonde.wire.rank import Goodbye, ParameterNorms
-from sonde.wire.shapes import LossPoint, Metadata, TracebackFrame
+from sonde.wire.shapes import FailedCall, LossPoint, Metadata, TracebackFrame
 
 WeightNorms = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.float32]]
 """Norms of gradients and of weights, and ratios of updates, by weight."""
@@ -109,12 +109,13 @@ class Debugger:
         *,
         is_terminated: bool = False,
         frames: tuple[TracebackFrame, ...] = (),
+        failed: FailedCall | None = None,
     ) -> None:
         """Report the last hits and the end of the program, and disconnect. ``frames``: the
-        traceback of ``error``."""
+        traceback of ``error``; ``failed``: the call that raised it."""
         self.watching.end_step()
         self._controller.report_hits(with_counts=True)
-        self.session.close(Goodbye(exit_code, error, is_terminated, frames))
+        self.session.close(Goodbye(exit_code, error, is_terminated, frames, failed))
 
     def hand_over(self) -> None:
         """Disconnect without a goodbye: processes that this one started train as ranks."""

@@ -41,6 +41,7 @@ class HitDetection:
         self._report_invalid = report_invalid
         self._planned_for: object = None
         self._needs_ops = False
+        self._traces_origins = False
         self._nodes: Sequence[OpNode] = ()
         streaks = Streaks()
         self._parameters = ParameterEvaluator(trainee, previous, streaks)
@@ -82,6 +83,7 @@ class HitDetection:
             except SondeError as error:
                 self._report_invalid(error)
         self.watches = tuple(watches)
+        self._traces_origins = any(watch.is_about_non_finite for watch in watches)
         self._initial.plan([watch for watch in watches if watch.level == "initial"], held)
         at_ops = [watch for watch in watches if watch.level in ("op", "overflow")]
         self._parameters.plan([watch for watch in watches if watch.level == "step"], held, at_ops)
@@ -99,6 +101,12 @@ class HitDetection:
         return not self._overflows.is_idle
 
     @property
+    def traces_origins(self) -> bool:
+        """Whether the NaN and Inf of ops are traced in steps that are observed: also for watches on
+        weights and gradients, which do not need the ops themselves."""
+        return self._traces_origins
+
+    @property
     def needs_gradients(self) -> bool:
         return self._parameters.has_gradients
 
@@ -111,7 +119,7 @@ class HitDetection:
         if found is None:
             return None
         tests = screen_bytes(found) if found else b""
-        return Screen(tests, self.needs_overflow, needs_outline_only(found))
+        return Screen(tests, self._traces_origins, needs_outline_only(found))
 
     def compared_parameters(self) -> Iterable[str]:
         """The names of parameters whose values of the previous step are needed."""
@@ -151,8 +159,10 @@ class HitDetection:
         return self.hits.add(found, step)
 
     def gradients(self, names: Iterable[str], step: int) -> HitRef | None:
-        """Evaluate the gradients of these weights."""
-        return self.hits.add(self._parameters.gradients(names, step), step)
+        """Evaluate the gradients of these weights, in the order in which they were computed: the
+        first with NaN is the nearest to what made them."""
+        found = self._parameters.gradients(names, step)
+        return self.hits.add(sorted(found, key=lambda each: self.hits.order_of(each.op)), step)
 
     def op(self, call: OpCall) -> HitRef | None:
         """Evaluate the outputs of an op."""

@@ -143,7 +143,7 @@ class LiveHits:
         self, found: Evaluation, step: int, call: OpCall | None, traced: Traced | None
     ) -> WatchpointHit:
         source = None if call is None else call.node.source
-        order = self._order(found.op, call)
+        order = self.order_of(found.op, call)
         hit = make_hit(found, step, order, rank=self._rank, source=source)
         if traced is not None:
             return add_origin(hit, traced, self._tracker.chain(found.op))
@@ -193,7 +193,7 @@ class LiveHits:
         maker = None if held is None else held.gradient_maker
         return (name,) if maker is None else (*self._tracker.chain(maker[0]), name)
 
-    def _order(self, name: str, call: OpCall | None) -> int:
+    def order_of(self, name: str, call: OpCall | None = None) -> int:
         """The place in the step where the tensor was computed, or is first used. Several ops may
         have changed a gradient since: its place is that of the last op, if ops are observed."""
         if call is not None:

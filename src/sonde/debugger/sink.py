@@ -59,12 +59,12 @@ class DebuggerSink:
         return ALL_STEPS if is_wanted else _NO_STEPS
 
     def wants_op(self, node: OpNode) -> bool:
-        return self._wants(node) or self._watching.needs_overflow
+        if not self._parts.state.has_begun:
+            self._begin()
+        return self._watching.traces_origins or self._wants(node)
 
     def _wants(self, node: OpNode) -> bool:
         """Whether ``node`` is wanted for more than its overflow."""
-        if not self._parts.state.has_begun:
-            self._begin()
         return self._watching.wants_op(node) or self._wants_any(node)
 
     def _wants_any(self, node: OpNode) -> bool:
@@ -96,7 +96,7 @@ class DebuggerSink:
         if not self._parts.graphs.count:
             self._report_progress(call.step)
         # In this order: the evaluation of other conditions uses what is known of the overflow.
-        if self._watching.needs_overflow:
+        if self._watching.traces_origins:
             with self._parts.trainee.unobserved():
                 stop = self._watching.overflow(call)
             if stop is not None:

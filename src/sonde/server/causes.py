@@ -40,12 +40,12 @@ class _Group:
     first: Hit
     told: HeadlineText | None = None
     hits: int = 0
-    ops: dict[HitPhase, set[str]] = field(default_factory=dict)
+    tensors: dict[HitPhase, set[tuple[str, str, int]]] = field(default_factory=dict)
     counts: dict[HitPhase, int] = field(default_factory=dict)
 
     def add(self, hit: Hit) -> None:
         phase = phase_of(hit.op)
-        self.ops.setdefault(phase, set()).add(hit.op)
+        self.tensors.setdefault(phase, set()).add((hit.op, hit.io, hit.slot))
         self.counts[phase] = self.counts.get(phase, 0) + hit.count
         self.hits += hit.count
         if _rank_of(hit) < _rank_of(self.first):
@@ -121,7 +121,8 @@ def causes_of(hits: Iterable[Hit]) -> CauseTable:
 
 
 def _view(key: CauseKey, group: _Group) -> CauseView:
-    ops = {op for each in group.ops.values() for op in each}
+    tensors = [each for names in group.tensors.values() for each in names]
+    own = sum(op == key[1] for op, _, _ in tensors) if key[1] else 1
     return CauseView(
         rank=key[0],
         origin=key[1],
@@ -129,11 +130,11 @@ def _view(key: CauseKey, group: _Group) -> CauseView:
         condition=group.first.condition,
         first=group.producer,
         hits=group.hits,
-        others=len(ops - {key[1]}) if key[1] else len(ops) - 1,
+        others=len(tensors) - own,
         phases=_phases(group),
     )
 
 
 def _phases(group: _Group) -> tuple[CausePhase, ...]:
-    present: Sequence[HitPhase] = [phase for phase in PHASES if phase in group.ops]
-    return tuple(CausePhase(each, len(group.ops[each]), group.counts[each]) for each in present)
+    present: Sequence[HitPhase] = [phase for phase in PHASES if phase in group.tensors]
+    return tuple(CausePhase(each, len(group.tensors[each]), group.counts[each]) for each in present)

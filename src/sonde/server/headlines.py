@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -11,12 +12,14 @@ from sonde.compare.runs.result import RunComparison
 from sonde.core.text.number_text import count_text
 from sonde.dump.reading.side_files import OverflowVerdict
 from sonde.server.causes import CauseTable, causes_of
+from sonde.server.crashes import crash_headline
 from sonde.server.findings import finding_headline
 from sonde.watch.headline import spread_text
 from sonde.watch.hit_text import is_collective
+from sonde.watch.watchpoint import NON_FINITE
 from sonde.wire.api import CauseView, RankView, RunHeadline
 from sonde.wire.convert import source_line
-from sonde.wire.shapes import DiagnosisView, HeadlineText, Hit, HitRef, LossPoint, SourceLine
+from sonde.wire.shapes import DiagnosisView, HeadlineText, Hit, HitRef, LossPoint
 
 ORDERLY: Final = (0, 130)
 """Exit codes of a program that ended normally, or by Ctrl-C."""
@@ -28,19 +31,23 @@ def headline_of_hits(hits: Iterable[Hit]) -> RunHeadline | None:
     return None if cause is None else cause_headline(cause)
 
 
-def cause_headline(cause: CauseView, *, is_one_of_several: bool = False) -> RunHeadline:
-    """``is_one_of_several``: the run has several ranks, so that the sentence names this one."""
+def cause_headline(
+    cause: CauseView, *, is_one_of_several: bool = False, command: str = ""
+) -> RunHeadline:
+    """``is_one_of_several``: the run has several ranks, so that the sentence names this one.
+    ``command`` would find the op of NaN or Inf whose origin is not known."""
     hit = cause.first
     plain = f"{hit.condition} at {hit.op}"
     told = hit.headline or HeadlineText(plain, f"{plain}.")
     prefix = f"rank {cause.rank}: " if is_one_of_several else ""
-    spread = spread_text(cause.others) if cause.origin else _alike_text(cause.others)
+    spread = spread_text(cause.others) if cause.origin else _alike_text(hit, cause.others)
+    is_unknown = not cause.origin and hit.condition in NON_FINITE
     return RunHeadline(
         kind="hit",
-        severity="error" if cause.origin else "warning",
+        severity="error" if cause.origin or is_unknown else "warning",
         title=f"{prefix}{told.title}",
         text=f"{prefix}{told.text}{spread}",
-        advice=hit.advice,
+        advice=_WATCH_OPS if is_unknown else hit.advice,
         rank=cause.rank,
         step=hit.step,
         op=cause.origin or hit.op,
@@ -48,11 +55,34 @@ def cause_headline(cause: CauseView, *, is_one_of_several: bool = False) -> RunH
         slot=0 if cause.origin and hit.op != cause.origin else hit.slot,
         source=told.source or (hit.source if cause.origin in ("", hit.op) else None),
         others=cause.others,
+        command=command if is_unknown else "",
     )
 
 
-def _alike_text(others: int) -> str:
-    return f" {count_text(others, 'other tensor')} met the same condition." if others else ""
+def _finding_command(rank: RankView) -> str:
+    """The command that runs the program of ``rank`` and names the op that makes NaN or Inf; empty
+    if a launcher started it, whose own arguments are not known."""
+    known = rank.metadata
+    if known is None or known.world_size != 1 or not known.script:
+        return ""
+    words = ("sonde", "debug", "--no-pause", "--watch-for", "nan", known.script, *known.arguments)
+    return shlex.join(words)
+
+
+_WATCH_OPS: Final = (
+    "Run it again with a watchpoint for NaN and Inf of all tensors (--watch-for nan), or "
+    "with 'sonde run --overflow': the first op that makes them is named, with its line and why."
+)
+_TARGETS: Final = {"weight_overflow": "weight", "gradient_exploding": "gradient"}
+
+
+def _alike_text(hit: Hit, others: int) -> str:
+    if not others:
+        return ""
+    if hit.condition in NON_FINITE:
+        text = count_text(others, f"other {_TARGETS.get(hit.condition, 'tensor')}")
+        return f" {text} {'has' if others == 1 else 'have'} NaN or Inf, too."
+    return f" {count_text(others, 'other tensor')} met the same condition."
 
 
 def live_headline(
@@ -69,7 +99,7 @@ def live_headline(
     several = len(ranks) > 1
     for rank in ranks:
         if has_failed(rank):
-            return _crash_headline(rank, several)
+            return crash_headline(rank, several)
     stops = [(each, each.hit) for each in ranks if each.state == "paused" and each.hit is not None]
     if stops:
         # A rank that got the values from another one is not the first to be named.
@@ -83,7 +113,8 @@ def live_headline(
     cause = causes.first()
     finding = finding_headline(diagnosis, ranks[0].rank) if ranks else None
     if cause is not None and (cause.origin or finding is None):
-        return cause_headline(cause, is_one_of_several=several)
+        command = _finding_command(ranks[0])
+        return cause_headline(cause, is_one_of_several=several, command=command)
     if finding is not None:
         return finding
     by_number = {rank.rank: rank for rank in ranks}
@@ -97,55 +128,34 @@ def has_failed(rank: RankView) -> bool:
 
 
 def first_bad_loss(points: Sequence[LossPoint]) -> int | None:
-    """The first step whose loss is NaN or infinite, if the last loss is, too."""
-    known = [point for point in points if point.loss is not None]
-    if not known or _is_finite(known[-1]):
-        return None
-    return next(point.step for point in known if not _is_finite(point))
+    """The first step whose loss is NaN or infinite, if the last loss of its optimizer is, too."""
+    known: dict[str, list[LossPoint]] = {}
+    for point in points:
+        if point.loss is not None:
+            known.setdefault(point.optimizer, []).append(point)
+    broken = [each for each in known.values() if not _is_finite(each[-1])]
+    firsts = (point.step for each in broken for point in each if not _is_finite(point))
+    return min(firsts, default=None)
 
 
 def _is_finite(point: LossPoint) -> bool:
     return point.loss is not None and math.isfinite(float(point.loss))
 
 
-def _crash_headline(rank: RankView, several: bool) -> RunHeadline:
-    frame = next((each for each in reversed(rank.frames) if each.is_own), None)
-    source = None if frame is None else frame.line
-    prefix = f"rank {rank.rank}: " if several else ""
-    title = f"{prefix}{rank.error or f'the program ended with exit code {rank.exit_code}'}"
-    place = _place(source)
-    return RunHeadline(
-        kind="crash",
-        severity="error",
-        title=title,
-        text=f"{title}{',' if place else ''} in step {rank.step}{place}.",
-        rank=rank.rank,
-        step=rank.step,
-        source=source,
-    )
-
-
-def _place(source: SourceLine | None) -> str:
-    if source is None:
-        return ""
-    name = source.file.rpartition("/")[2]
-    code = f" `{source.code.strip()}`" if source.code.strip() else ""
-    return f" at {name}:{source.line}{code}"
-
-
 def _stop_headline(rank: RankView, hit: HitRef, causes: CauseTable, several: bool) -> RunHeadline:
     listed = causes.list(rank.rank).causes
     for cause in listed:
         is_same = hit.headline is not None and cause.first.headline == hit.headline
-        if is_same or (hit.origin is not None and cause.origin == hit.origin):
-            return cause_headline(cause, is_one_of_several=several)
+        if is_same or _is_of(cause, hit):
+            command = _finding_command(rank)
+            return cause_headline(cause, is_one_of_several=several, command=command)
     prefix = f"rank {rank.rank}: " if several else ""
     told = hit.headline or HeadlineText(
         f"{hit.condition} at {hit.op}", f"{hit.condition} at {hit.op} in step {hit.step}."
     )
     return RunHeadline(
         kind="hit",
-        severity="warning" if hit.origin is None else "error",
+        severity="error" if hit.origin or hit.condition in NON_FINITE else "warning",
         title=f"{prefix}{told.title}",
         text=f"{prefix}{told.text}",
         rank=rank.rank,
@@ -157,6 +167,16 @@ def _stop_headline(rank: RankView, hit: HitRef, causes: CauseTable, several: boo
     )
 
 
+def _is_of(cause: CauseView, hit: HitRef) -> bool:
+    """Whether ``hit`` is one of ``cause``. Of NaN and Inf of unknown origin the first in execution
+    order is named, which is nearer to where they were made than the one that paused."""
+    if hit.origin is not None:
+        return cause.origin == hit.origin
+    is_alike = (cause.watchpoint, cause.condition) == (hit.watchpoint, hit.condition)
+    is_now = cause.first.step == hit.step
+    return not cause.origin and is_alike and is_now and hit.condition in NON_FINITE
+
+
 def _loss_headline(
     rank: RankView,
     step: int,
@@ -165,7 +185,7 @@ def _loss_headline(
     several: bool,
 ) -> RunHeadline:
     """The loss is broken; why, if hits tell it."""
-    value = next(point.loss for point in points if point.step == step)
+    value = next(point.loss for point in points if point.step == step and not _is_finite(point))
     prefix = f"rank {rank.rank}: " if several else ""
     title = f"{prefix}the loss is {value} since step {step}"
     ended = " The training has ended." if rank.state == "ended" else ""
@@ -183,6 +203,7 @@ def _loss_headline(
         "'sonde run --overflow': the first op that makes them is named.",
         rank=rank.rank,
         step=step,
+        command=_finding_command(rank),
     )
 
 

@@ -16,8 +16,13 @@ from sonde.core.finding import EvidenceStatus, Severity
 from sonde.core.graph import Source
 from sonde.core.keys import TensorKey
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions import Evidence, Judgement, Memory, Needs, Value, measure, undecided
-from sonde.watch.headline import Headline, origin_headline, threshold_headline
+from sonde.watch.conditions import Evidence, Judgement, Memory, Needs, measure, undecided
+from sonde.watch.headline import (
+    Headline,
+    origin_headline,
+    threshold_headline,
+    unknown_origin_headline,
+)
 from sonde.watch.hit_text import chain_from, origin_note
 from sonde.watch.hits import WatchpointHit
 from sonde.watch.measured_tensor import MeasuredTensor, MissingStatisticError, RecordedStatistics
@@ -167,13 +172,16 @@ def make_hit(
         verdict="hit" if is_hit else "undecided",
         values=values,
         reason=found.judgement.reason,
-        headline=_threshold(watch, where, values, source) if is_hit else None,
+        headline=_without_origin(found, where, source) if is_hit else None,
     )
 
 
-def _threshold(
-    watch: Watch, where: TensorKey, values: Sequence[Value], source: Source | None
-) -> Headline:
+def _without_origin(found: Evaluation, where: TensorKey, source: Source | None) -> Headline:
+    """The sentence about a hit as long as no origin of its values is known."""
+    watch, values = found.watch, found.judgement.values
+    if watch.is_about_non_finite:
+        target = watch.conditions[0].target
+        return unknown_origin_headline(target, where, values, found.tensor.shape, source)
     return threshold_headline(watch.spec.name, watch.label, where, values, source)
 
 

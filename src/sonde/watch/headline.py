@@ -5,16 +5,18 @@ The command line prints it, the page shows it at the top, the same words in both
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sonde.core.graph import Source
+from sonde.core.graph import Phase, Source, phase_of, shown_name
 from sonde.core.keys import TensorKey
 from sonde.core.running_training import step_text
 from sonde.core.text.number_text import count_text, number_text
-from sonde.watch.conditions import CATALOGUE, Value
+from sonde.watch.conditions import CATALOGUE, Target, Value
+from sonde.watch.explanations.derivatives import INFINITE_DERIVATIVE
 from sonde.watch.explanations.made_values import MadeValues
 from sonde.watch.hit_text import is_collective
 from sonde.watch.origins import Origin
@@ -57,8 +59,21 @@ def origin_headline(origin: Origin) -> Headline:
     if is_collective(origin.op):
         title = f"{_plain(origin.type)} returned {_counts(origin.made)}"
         return _headline(title, origin, _received(origin.made))
-    title = f"{_plain(origin.type)} made {_counts(origin.made)}"
-    return _headline(title, origin, _why(origin.made))
+    return _headline(_made_title(origin.type, origin.made), origin, _why(origin.made))
+
+
+def _made_title(op_type: str, made: MadeValues | None) -> str:
+    """``log made 54 NaN of 64 values``. The op that divides by 0 because a derivative is infinite
+    is not in the user's line: the sentence is about the gradient of the op that is."""
+    if made is not None and made.cause is not None and made.cause.detail == INFINITE_DERIVATIVE:
+        return f"the gradient of {made.gradient_of} has {_counts(made)}"
+    return f"{_plain(op_type)} made {_counts(made)}"
+
+
+def _phase_text(phase: Phase, made: MadeValues | None) -> str:
+    """``backward of mul``: the op in the user's line is that of the forward pass."""
+    operator = "" if made is None else made.gradient_of
+    return f"{phase} of {operator}" if phase == "backward" and operator else phase
 
 
 def _received(made: MadeValues | None) -> str:
@@ -73,20 +88,22 @@ def _headline(title: str, origin: Origin, why: str = "") -> Headline:
     used = "" if origin.kind == "op" else " first used"
     argument = f", {origin.argument}" if origin.argument is not None else ""
     place = place_text(origin.source)
-    where = f"{f',{used}{place}' if place else ''} ({origin.op}{argument})"
-    text = f"{title} in {step_text(origin.step)}, {origin.phase}{where}{why}."
+    where = f"{f',{used}{place}' if place else ''} ({shown_name(origin.op)}{argument})"
+    phase = _phase_text(origin.phase, origin.made)
+    text = f"{title} in {step_text(origin.step)}, {phase}{where}{why}."
     return Headline(title, text, origin.source)
 
 
 def _turned_headline(origin: Origin, turned: MadeValues) -> Headline:
     """The op that turned infinities into NaN is at fault first, then the one that made them."""
-    title = f"{_plain(turned.type)} made {_counts(turned)}"
+    title = _made_title(turned.type, turned)
     argument = f", {origin.argument}" if origin.argument is not None else ""
+    phase = _phase_text(phase_of(turned.op), turned)
     return Headline(
         title,
-        f"{title} in {step_text(origin.step)}, {origin.phase},{place_text(turned.source)} "
-        f"({turned.op}){_why(turned)}. The Inf come from {_plain(origin.type)}"
-        f"{place_text(origin.source)} ({origin.op}{argument}).",
+        f"{title} in {step_text(origin.step)}, {phase},{place_text(turned.source)} "
+        f"({shown_name(turned.op)}){_why(turned)}. The Inf come from {_plain(origin.type)}"
+        f"{place_text(origin.source)} ({shown_name(origin.op)}{argument}).",
         turned.source,
     )
 
@@ -105,6 +122,29 @@ def _counts(made: MadeValues | None) -> str:
     return f"{' and '.join(both)} of {made.total:,} values"
 
 
+def unknown_origin_headline(
+    target: Target,
+    where: TensorKey,
+    values: Sequence[Value],
+    shape: Sequence[int],
+    source: Source | None,
+) -> Headline:
+    """NaN or Inf in a tensor of which it is not known what made them."""
+    counts = {value.name: int(value.actual or 0) for value in values}
+    infinite = counts.get("positive_inf_count", 0) + counts.get("negative_inf_count", 0)
+    nan, total = counts.get("nan_count", 0), math.prod(shape)
+    found = _counts(MadeValues(where.op, "", source, nan, infinite, total, None))
+    words = {"weight": "the weight ", "gradient": "the gradient of "}.get(target, "")
+    title = f"{words}{shown_name(where.op).removesuffix('.grad')} has {found}"
+    place = place_text(source)
+    return Headline(
+        title,
+        f"{title} in {step_text(where.step)}{',' if place else ''}{place}. The op that made them "
+        "was not observed.",
+        source,
+    )
+
+
 def threshold_headline(
     name: str, rule: str, where: TensorKey, values: Sequence[Value], source: Source | None
 ) -> Headline:
@@ -116,7 +156,7 @@ def threshold_headline(
     place = place_text(source)
     found = "; ".join(filter(None, map(_value_text, values)))
     rest = f" in {step_text(where.step)}{',' if place else ''}{place}"
-    rest += f" ({where.op})" if "/" in where.op else ""
+    rest += f" ({shown_name(where.op)})" if "/" in where.op else ""
     what = "" if name in ("", condition) else f" ({condition})"
     return Headline(title, f"{title}{rest}{': ' if found else ''}{found}{what}.", source)
 
@@ -140,8 +180,8 @@ def _plain(op_type: str) -> str:
     return op_type.strip("_") or op_type
 
 
-def spread_text(ops: int) -> str:
+def spread_text(tensors: int) -> str:
     """How many others have the values of an origin; empty for none."""
-    if not ops:
+    if not tensors:
         return ""
-    return f" {count_text(ops, 'other op')} got them from there."
+    return f" {count_text(tensors, 'other tensor')} got them from there."

@@ -14,6 +14,7 @@ from sonde.wire.numbers import Integer, Number
 from sonde.wire.rank import Command
 from sonde.wire.shapes import (
     DiagnosisView,
+    FailedCall,
     Hit,
     HitRef,
     Io,
@@ -48,7 +49,8 @@ class RankView(Plain, frozen=True):
     ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (by the
     debugger) are set when the program has ended. ``message`` is text to show. ``is_answering``: the
     process answers heartbeats. ``address``: of the training process, IP address and port; empty for
-    a dump. ``frames``: the traceback of a program that failed, outermost first. ``waits_for``: the
+    a dump. ``frames``: the traceback of a program that failed, outermost first; ``failed``: the
+    call that raised the error. ``waits_for``: the
     ranks that are paused, while this one runs and has made no progress since. ``kept``: the values
     that are kept on request; ``recorded``: the ops whose statistics are recorded in every step, on
     request. ``recording``: the number of ops of the running step so far, while the first graph is
@@ -77,6 +79,7 @@ class RankView(Plain, frozen=True):
     is_answering: bool = True
     address: str = ""
     frames: tuple[TracebackFrame, ...] = ()
+    failed: FailedCall | None = None
     waits_for: tuple[Integer, ...] = ()
     kept: tuple[KeptOp, ...] = ()
     recorded: tuple[str, ...] = ()
@@ -87,7 +90,8 @@ class RunHeadline(Plain, frozen=True):
     """What is wrong with a run: ``title`` in a few words; ``text`` is the whole sentence, begins
     with it, and has code between backticks. ``op``, ``io``, ``slot``, ``step`` and ``rank``: the
     tensor that shows it, an empty ``op`` if there is none. ``others``: how many got it from there.
-    ``advice``: what to do."""
+    ``advice``: what to do. ``command``: runs the program again to find the op that made NaN or Inf,
+    where that is not known; else empty."""
 
     kind: HeadlineKind
     severity: Literal["error", "warning"]
@@ -101,6 +105,7 @@ class RunHeadline(Plain, frozen=True):
     slot: Integer = 0
     source: SourceLine | None = None
     others: Integer = 0
+    command: str = ""
 
 
 class RecheckView(Plain, frozen=True):
@@ -201,7 +206,7 @@ class CausePhase(Plain, frozen=True):
 class CauseView(Plain, frozen=True):
     """Hits of one cause: those whose NaN and Inf come from the op ``origin``; without an origin,
     those of one condition. ``first``: the hit of the op that produced them, or the first.
-    ``others``: how many other ops or tensors have hits of this cause."""
+    ``others``: how many other tensors have hits of this cause."""
 
     rank: Integer
     origin: str

@@ -14,6 +14,7 @@ import msgspec
 from sonde.wire.numbers import Integer, Natural
 from sonde.wire.shapes import (
     DiagnosisView,
+    FailedCall,
     GraphBasis,
     Hit,
     HitRef,
@@ -181,12 +182,13 @@ class Answer(Tagged, frozen=True, tag="answer"):
 class Goodbye(Tagged, frozen=True, tag="goodbye"):
     """The program ends: its exit code and, after an exception, the last line of the traceback.
     ``is_terminated``: it was ended on request of the debugger. ``frames``: the traceback, outermost
-    first, without the frames of Sonde."""
+    first, without the frames of Sonde; ``failed``: the call in the innermost one."""
 
     exit_code: Integer
     error: str
     is_terminated: bool = False
     frames: tuple[TracebackFrame, ...] = ()
+    failed: FailedCall | None = None
 
 
 class Alive(Tagged, frozen=True, tag="alive"):

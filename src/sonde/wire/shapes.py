@@ -148,6 +148,24 @@ class TracebackFrame(Plain, frozen=True):
     is_own: bool
 
 
+class NamedTensor(Plain, frozen=True):
+    """A tensor as the program calls it: ``self.weight``."""
+
+    name: str
+    type: TensorType
+
+
+class FailedCall(Plain, frozen=True):
+    """The call that raised the error of a failed program. ``operator``: the function or method,
+    empty if it is not known; ``module``: the innermost one that ran, by its path in the outermost
+    one, which has none, and its class, empty outside of modules; ``tensors``: what was passed."""
+
+    operator: str
+    module: str
+    module_class: str
+    tensors: tuple[NamedTensor, ...]
+
+
 class HeadlineText(Plain, frozen=True):
     """What is wrong: ``title`` in a few words; ``text`` is the whole sentence and begins with it.
     Code is between backticks. ``source``: the line that it names."""

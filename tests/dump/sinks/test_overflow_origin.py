@@ -291,7 +291,7 @@ def test_masks_take_at_most_half_of_the_ops_and_a_real_nan_is_still_found(
     assert saved == {"sqrt"}
     said = capfd.readouterr().err
     assert "in step 9, forward, at " in said
-    assert "(Default/sqrt-op0)" in said
+    assert "(sqrt-op0)" in said
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_mask_that_reaches_the_loss_or_becomes_nan_is_the_first_producer(
     err = capfd.readouterr().err
     if is_fault:
         assert " in step 0, forward, at " in err
-        assert "(Default/masked_fill-op0, value=-inf)" in err
+        assert "(masked_fill-op0, value=-inf)" in err
     else:
         assert "no op made NaN or Inf by mistake" in err
 

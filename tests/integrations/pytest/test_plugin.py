@@ -155,9 +155,9 @@ def test_failures_name_the_op_and_files_are_written_and_compared(
     assert f"there is no golden file {place}; pytest --sonde-update writes it" in report
     assert (
         "mul-op0 differs first in step 0, forward, at test_it.py:18 `loss = (y * scale).square()."
-        "mean()` (Default/mul-op0): other is 1.0 in a and 1.001 in b" in report
+        "mean()` (mul-op0): other is 1.0 in a and 1.001 in b" in report
     )
-    assert "at test_it.py:17 `y = y.log()` (Default/log-op0): " in report
+    assert "at test_it.py:17 `y = y.log()` (log-op0): " in report
     assert "UsageError: no op of torch ran in the observed function [pytest-nothing-ran]" in report
     assert f"{damaged} is not a golden file (format 9, not 1); pytest --sonde-update" in report
     assert "plugin.py" not in report.partition("short test summary")[0], "only the user's lines"

@@ -115,14 +115,14 @@ CASES = {
         "exp",
         torch.exp,
         (t(1.0, 90.0),),
-        "1 of its 2 inputs is above 88.72, where exp leaves the range of float32 (largest 90), "
+        "1 of its 2 inputs is above 88.72 (up to 90), where exp overflows float32, "
         "exactly where the Inf is",
     ),
     "exp in float16": Case(
         "exp",
         torch.exp,
         (t(1.0, 12.0, dtype=HALF),),
-        "1 of its 2 inputs is above 11.09, where exp leaves the range of float16 (largest 12), "
+        "1 of its 2 inputs is above 11.09 (up to 12), where exp overflows float16, "
         "exactly where the Inf is",
     ),
     "pow of a negative base": Case(

@@ -84,7 +84,7 @@ function Cause({ cause }: { readonly cause: CauseView }): JSX.Element {
           {lastPart(op)}
         </button>
         <span class="spacer" />
-        {origin !== "" && <span class="badge-text producer">producer</span>}
+        {origin !== "" && <span class="badge-text origin">origin</span>}
       </div>
       <p class="cause-title" title={first.headline?.text ?? first.why}>
         {first.headline?.title ?? titleOf(first)}
@@ -95,6 +95,15 @@ function Cause({ cause }: { readonly cause: CauseView }): JSX.Element {
           </span>
         )}
       </p>
+      {origin !== "" && cause.others > 0 && (
+        <p class="quiet cause-count">
+          {counted(
+            cause.phases.reduce((sum, { tensors }) => sum + tensors, 0),
+            "tensor",
+          )}
+          : its own and {grouped(cause.others)} that got the values from there
+        </p>
+      )}
       <ul class="cause-phases">
         {cause.phases.map(({ phase, tensors, hits }) => (
           <Phase key={phase} cause={cause} phase={phase} tensors={tensors} hits={hits} />

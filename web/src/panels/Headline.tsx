@@ -1,11 +1,11 @@
 import { useSignal } from "@preact/signals";
-import type { JSX } from "preact";
+import { Fragment, type JSX } from "preact";
 import { api } from "../load/api";
 import { detailsColumn } from "../state/preferences";
 import { chooseRank, go, openTensor, rank, run, selectOp } from "../state/store";
-import { attempt } from "../state/toasts";
+import { attempt, toast } from "../state/toasts";
 import { fileName } from "../text/names";
-import { splitCode } from "../text/sentences";
+import { splitCode, wrappingPieces } from "../text/sentences";
 import type { RunHeadline, RunView } from "../wire";
 
 /** What is wrong with the run, in the sentence of the command line, and what to do next. */
@@ -33,7 +33,13 @@ function Band({ current, found }: Told): JSX.Element {
       <p class="headline-text">
         <b>{rest === "" ? found.text : found.title}</b>
         {splitCode(rest).map((part, at) =>
-          part.isCode ? <code key={at}>{part.text}</code> : <span key={at}>{part.text}</span>,
+          part.isCode ? (
+            <code key={at}>{part.text}</code>
+          ) : (
+            <span key={at}>
+              <Unbroken text={part.text} />
+            </span>
+          ),
         )}
       </p>
       <div class="headline-actions">
@@ -51,6 +57,20 @@ function Band({ current, found }: Told): JSX.Element {
       </div>
       {isAdviceOpen.value && <p class="headline-advice">{found.advice}</p>}
     </section>
+  );
+}
+
+/** Text whose paths wrap after a "/" only, never inside of a name. */
+function Unbroken({ text }: { readonly text: string }): JSX.Element {
+  return (
+    <>
+      {wrappingPieces(text).map((piece, at) => (
+        <Fragment key={at}>
+          {at > 0 && <wbr />}
+          {/\s/.test(piece) ? piece : <span class="unbroken">{piece}</span>}
+        </Fragment>
+      ))}
+    </>
   );
 }
 
@@ -136,6 +156,15 @@ function actionsOf(current: RunView, found: RunHeadline): readonly Action[] {
     });
   if (found.kind === "loss")
     actions.push({ text: "Loss", title: "The loss of all steps", act: () => go({ tab: "loss" }) });
+  if (found.command !== "")
+    actions.push({
+      text: "Copy command to find the op",
+      title: `Runs the program again, watched for NaN and Inf of all tensors: ${found.command}`,
+      act: () =>
+        void attempt(() =>
+          navigator.clipboard.writeText(found.command).then(() => toast("Command copied")),
+        ),
+    });
   if (found.kind === "loss" && op === "" && current.controls.length > 0)
     actions.push({
       text: "Watch for NaN and Inf",

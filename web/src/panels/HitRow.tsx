@@ -156,10 +156,10 @@ export function PartBadge({ part }: { readonly part: Hit["part"] }): JSX.Element
     case "producer":
       return (
         <span
-          class="badge-text producer"
+          class="badge-text origin"
           title="Its inputs are finite and its output is not: this op produced the values"
         >
-          producer
+          origin
         </span>
       );
     case "carrier":
@@ -202,7 +202,7 @@ function Chain({ hit }: { hit: Hit }): JSX.Element {
           >
             {lastPart(op)}
           </button>
-          {op === hit.origin && <span class="badge-text producer">origin</span>}
+          {op === hit.origin && <span class="badge-text origin">origin</span>}
         </li>
       ))}
     </ol>

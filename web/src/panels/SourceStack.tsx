@@ -1,4 +1,6 @@
+import { computed } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import type { SourceLine } from "../wire";
 import { api } from "../load/api";
 import { indentOf, outdented } from "../text/indentation";
@@ -71,6 +73,12 @@ function hanging(line: string): { paddingLeft: string; textIndent: string } {
   return { paddingLeft: `${width}ch`, textIndent: `-${width}ch` };
 }
 
+/** The op that the headline names is selected: its line is what the reader looks for. */
+const isHeadlineOp = computed(() => {
+  const op = run.value?.headline?.op ?? "";
+  return op !== "" && op === place.value.op;
+});
+
 function Code({ line }: { line: SourceLine }): JSX.Element {
   const [currentRun, currentRank] = [run.value, rank.value];
   const request =
@@ -86,10 +94,19 @@ function Code({ line }: { line: SourceLine }): JSX.Element {
   const { data } = useResource(request, 0, api.code);
   // The file may not be on the server's machine; the line itself came with the graph.
   const text = data ?? { first: line.line, lines: [line.code] };
+  const shown = useRef<HTMLDivElement>(null);
+  const isAnswer = isHeadlineOp.value;
+  useEffect(() => {
+    if (isAnswer) shown.current?.scrollIntoView({ block: "nearest" });
+  }, [isAnswer, line.file, line.line, data]);
   return (
     <pre class="code" aria-label={`Code of ${line.file}`}>
       {outdented(text.lines).map((each, at) => (
-        <div key={at} class={text.first + at === line.line ? "this-line" : ""}>
+        <div
+          key={at}
+          ref={text.first + at === line.line ? shown : null}
+          class={text.first + at === line.line ? "this-line" : ""}
+        >
           <span class="line-number">{text.first + at}</span>
           <code style={hanging(each)}>{each === "" ? " " : each}</code>
         </div>

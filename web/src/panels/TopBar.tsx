@@ -420,10 +420,13 @@ function LastLoss(): JSX.Element | null {
       onClick={() => go({ tab: "loss" })}
     >
       <span class="quiet loss-word">loss</span>
-      {lasts.slice(0, MOST_LOSSES).map(({ optimizer, text, isFinite }) => (
+      {lasts.slice(0, MOST_LOSSES).map(({ optimizer, step, text, isFinite }) => (
         <span key={optimizer}>
           {lasts.length > 1 && <span class="quiet">{optimizer.split(" of ").at(-1)} </span>}
-          <b class={isFinite ? "" : "bad-text"}>{text}</b>
+          <span class="loss-value">
+            <b class={isFinite ? "" : "bad-text"}>{text}</b>
+            {step !== undefined && <span class="quiet loss-step"> step {step}</span>}
+          </span>
         </span>
       ))}
       <Sparkline

@@ -14,3 +14,14 @@ export function splitCode(sentence: string): readonly SentencePart[] {
     .map((text, at) => ({ text, isCode: at % 2 === 1 }))
     .filter(({ text }) => text !== "");
 }
+
+/**
+ * The pieces of a text between which it may wrap: text without paths, and the parts of each path,
+ * each with the "/" at its end.
+ */
+export function wrappingPieces(text: string): readonly string[] {
+  return text
+    .split(/(\S*\/\S*)/)
+    .flatMap((piece, at) => (at % 2 === 1 ? piece.split(/(?<=\/)/) : [piece]))
+    .filter((piece) => piece !== "");
+}

@@ -25,7 +25,7 @@ const CAUSE: CauseView = {
     },
   }),
   hits: 120,
-  others: 62,
+  others: 61,
   phases: [
     { phase: "forward", tensors: 12, hits: 12 },
     { phase: "backward", tensors: 50, hits: 108 },
@@ -42,6 +42,7 @@ test("one cause is one entry, with the number of tensors of each phase", async (
   screen.getByRole("button", { name: /12 tensors in forward/ });
   screen.getByRole("button", { name: /50 tensors in gradients/ });
   screen.getByText("108 hits");
+  screen.getByText("62 tensors: its own and 61 that got the values from there");
   screen.getByRole("button", { name: /3 results not checkable/ });
   screen.getByRole("button", { name: /2 tensors with NaN or Inf that are no fault/ });
   expect(screen.getAllByRole("listitem", { hidden: false }).length).toBeGreaterThan(1);

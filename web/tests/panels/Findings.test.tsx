@@ -124,6 +124,7 @@ test("a headline about a finding leads to the list", async () => {
       slot: 0,
       source: null,
       others: 0,
+      command: "",
     },
   });
   render(<Headline />);

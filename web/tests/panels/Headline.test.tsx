@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
-import { render, screen } from "@testing-library/preact";
+import { fireEvent, render, screen } from "@testing-library/preact";
 import userEvent from "@testing-library/user-event";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Headline } from "../../src/panels/Headline";
 import { place } from "../../src/state/store";
 import type { RunHeadline } from "../../src/wire";
@@ -22,6 +22,7 @@ const TOLD: RunHeadline = {
   slot: 0,
   source: { file: "/a/net.py", line: 12, function: "forward", code: "torch.sqrt(x)", library: "" },
   others: 0,
+  command: "",
 };
 
 test("without a headline there is no band", () => {
@@ -83,4 +84,27 @@ test("a crash leads to its traceback, a divergence to the comparison", async () 
   render(<Headline />);
   await userEvent.click(screen.getByRole("button", { name: "Comparison" }));
   expect(place.value.tab).toBe("compare");
+});
+
+test("where the op is not known, the command that finds it can be copied", () => {
+  const command = "sonde debug --no-pause --watch-for nan train.py --lr 0.1";
+  const copied: string[] = [];
+  vi.stubGlobal("navigator", {
+    clipboard: { writeText: (text: string) => Promise.resolve(void copied.push(text)) },
+  });
+  show({ ...RUN, headline: { ...TOLD, op: "fc.weight.grad", command } });
+  render(<Headline />);
+  expect(screen.queryByRole("button", { name: "Inputs" })).toBeNull();
+  fireEvent.click(screen.getByRole("button", { name: "Copy command to find the op" }));
+  expect(copied).toEqual([command]);
+  vi.unstubAllGlobals();
+});
+
+test("a path wraps after its slashes, and in no name", () => {
+  const text = `${TOLD.title} (network-Net/1-Head/sqrt-op0): 54 inputs.`;
+  show({ ...RUN, headline: { ...TOLD, text } });
+  const { container } = render(<Headline />);
+  const parts = [...container.querySelectorAll(".unbroken")].map((part) => part.textContent);
+  expect(parts).toEqual(["(network-Net/", "1-Head/", "sqrt-op0):"]);
+  expect(container.querySelector("p")?.textContent).toBe(text);
 });

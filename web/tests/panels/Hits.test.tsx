@@ -44,7 +44,7 @@ test("producers, carriers and undecided results are distinguished", async () => 
   render(<Hits />);
   await screen.findByText("step 0");
   const rows = screen.getAllByRole("listitem").map((row) => row.textContent);
-  expect(rows[0]).toContain("producer");
+  expect(rows[0]).toContain("origin");
   expect(rows[0]).not.toContain("origin:");
   expect(rows[1]).toContain("carrier");
   expect(rows[1]).toContain("origin: log-op0");

@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
-import { render, screen, waitFor } from "@testing-library/preact";
+import { act, render, screen, waitFor } from "@testing-library/preact";
 import userEvent from "@testing-library/user-event";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { SourceStack } from "../../src/panels/SourceStack";
 import { go, place } from "../../src/state/store";
 import { answer, RUN, sent, show, useEmptyPage } from "./page";
@@ -69,4 +69,24 @@ test("the ops of a line are listed without the other filters", async () => {
     phase: "",
     onlyHits: false,
   });
+});
+
+test("the line of the op that the headline names is scrolled into view, no other", async () => {
+  const scrolled: (string | null)[] = [];
+  const scroll = vi.spyOn(Element.prototype, "scrollIntoView").mockImplementation(function (
+    this: Element,
+  ) {
+    scrolled.push(this.textContent);
+  });
+  const op = "Default/log-op0";
+  const headline = { kind: "hit", severity: "error", title: "", text: "", advice: "", op } as const;
+  const more = { rank: 0, step: 0, io: "output", slot: 0, source: null, others: 0 } as const;
+  show({ ...RUN, headline: { ...headline, ...more, command: "" } });
+  go({ op: "Default/mean-op0" });
+  render(<SourceStack sources={[INNER]} />);
+  await waitFor(() => expect(shownCode()).toHaveLength(1));
+  expect(scrolled).toEqual([]);
+  void act(() => go({ op }));
+  await waitFor(() => expect(scrolled).toEqual(["7y = torch.log(x)"]));
+  scroll.mockRestore();
 });

@@ -51,6 +51,7 @@ export const RANK: RankView = {
   is_measuring: false,
   address: "127.0.0.1:41234",
   frames: [],
+  failed: null,
   waits_for: [],
   kept: [],
   recorded: [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sonde.compare.runs.result import OpPair, RunComparison
+from sonde.core.graph import shown_name
 from sonde.core.text.number_text import count_text, scientific
 from sonde.core.text.rank_numbers import ranks_text
 from sonde.watch.headline import Headline, place_text
@@ -24,7 +25,7 @@ def comparison_headline(comparison: RunComparison) -> Headline | None:
     return Headline(
         title,
         f"{title} in step {pair.step}{on_ranks(pair)}, {pair.phase},{place_text(source)} "
-        f"({pair.a}): "
+        f"({shown_name(pair.a)}): "
         f"{found.cause}; relative error {scientific(tensor.error)}, tolerance "
         f"{scientific(pair.allowed)}.{inherited}",
     )

@@ -40,8 +40,9 @@ class OverflowSummary:
     """The origins of a run so far.
 
     ``fault`` is the first origin that is a fault, ``harmless`` the first that is not; ``producers``
-    and ``carriers`` count the executions of ops with values of a fault; ``others`` are the names of
-    the ops that got those of ``fault``. ``cause``: the finding of a diagnosis that explains them.
+    and ``carriers`` count the executions of ops with values of a fault; ``others`` counts the
+    tensors that got those of ``fault``, each once however many steps it had them. ``cause``: the
+    finding of a diagnosis that explains them.
     """
 
     fault: Origin | None = None
@@ -50,7 +51,7 @@ class OverflowSummary:
     carriers: int = 0
     cause: Finding | None = None
     _traced: list[tuple[str, Traced]] = field(default_factory=list)
-    _carriers: dict[Origin, set[str]] = field(default_factory=dict)
+    _carriers: dict[Origin, set[tuple[str, int]]] = field(default_factory=dict)
     _current: Origin | None = None
     _previous: Origin | None = None
 
@@ -86,7 +87,8 @@ class OverflowSummary:
             self.producers += traced.is_producer
             self.carriers += not traced.is_producer
             if not traced.is_producer:
-                self._carriers.setdefault(traced.origin, set()).add(op)
+                tensors = self._carriers.setdefault(traced.origin, set())
+                tensors.update((op, slot) for slot in traced.bad_outputs)
         self._traced.clear()
 
     def forget_step(self) -> None:

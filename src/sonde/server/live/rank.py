@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import UsageError
+from sonde.server.crashes import bounded_call
 from sonde.server.findings import bounded
 from sonde.server.graph.index import GraphIndex
 from sonde.server.health.live import LiveTrends
@@ -143,7 +144,8 @@ class LiveRank:
 
     def end(self, goodbye: Goodbye) -> None:
         error, frames = goodbye.error[:MOST_TEXT], goodbye.frames[-_MOST_FRAMES:]
-        self.goodbye = msgspec.structs.replace(goodbye, error=error, frames=frames)
+        failed = None if goodbye.failed is None else bounded_call(goodbye.failed)
+        self.goodbye = msgspec.structs.replace(goodbye, error=error, frames=frames, failed=failed)
 
     # --------------------------------------------------------------- answers
 
@@ -198,6 +200,7 @@ class LiveRank:
             is_answering=self.link is None or self.link.is_answering,
             address=self._address,
             frames=() if goodbye is None else goodbye.frames,
+            failed=None if goodbye is None else goodbye.failed,
             waits_for=waits_for,
             kept=self._kept.ops,
             recorded=self._kept.recorded,

@@ -23,8 +23,9 @@ Count = Callable[[TensorFacts], float | None]
 @dataclass(frozen=True, slots=True)
 class PointRule:
     """Elements of input ``slot`` that give ``kind``. ``words`` follow "are"; ``extreme`` is the
-    statistic to show ("finite_min"). ``count`` counts them from statistics, ``holds`` finds them;
-    ``needs`` says whether the rule applies to this execution."""
+    statistic to show after them ("finite_min"), and ``tail`` follows that. ``count`` counts them
+    from statistics, ``holds`` finds them; ``needs`` says whether the rule applies to this
+    execution."""
 
     kind: Kind
     detail: str
@@ -36,6 +37,7 @@ class PointRule:
     noun: str = "its {} inputs"
     slot: int = 0
     advice: str = ""
+    tail: str = ""
 
 
 def explain_points(op: OpFacts, rules: tuple[PointRule, ...]) -> Cause | None:
@@ -84,7 +86,7 @@ def _by_values(
         text += f" ({number(extreme)})" if is_single else f" ({_extreme_text(rule, extreme)})"
     return Cause(
         rule.detail,
-        text + ("" if is_single else places.text),
+        text + rule.tail.format(dtype=source.dtype) + ("" if is_single else places.text),
         evidence,
         places.status,
         rule.advice,
@@ -104,6 +106,7 @@ def _by_counts(rule: PointRule, source: TensorFacts) -> Cause | None:
     if extreme is not None:
         evidence[rule.extreme.removeprefix("finite_")] = extreme
         text += f" ({_extreme_text(rule, extreme)})"
+    text += rule.tail.format(dtype=source.dtype)
     return Cause(rule.detail, text, evidence, "supported", rule.advice)
 
 
@@ -111,12 +114,12 @@ def _words(rule: PointRule, source: TensorFacts) -> str:
     if "{limit}" not in rule.words:
         return rule.words
     limit = natural_logarithm_limit(source.dtype)
-    return rule.words.format(
-        limit="the limit" if limit is None else f"{limit:.4g}", dtype=source.dtype
-    )
+    return rule.words.format(limit="the limit" if limit is None else f"{limit:.4g}")
 
 
 def _extreme_text(rule: PointRule, value: float) -> str:
+    if rule.tail:  # Beside another number, "largest" would not say of what.
+        return f"up to {number(value)}"
     return f"{'smallest' if rule.extreme.endswith('min') else 'largest'} {number(value)}"
 
 
@@ -169,10 +172,11 @@ def _count_beyond_exp(tensor: TensorFacts) -> float | None:
 EXPONENTIAL: Final = PointRule(
     "inf",
     "exponent_too_large",
-    "above {limit}, where exp leaves the range of {dtype}",
+    "above {limit}",
     _is_beyond_exp,
     "finite_max",
     _count_beyond_exp,
+    tail=", where exp overflows {dtype}",
     advice="Subtract the maximum before exp (softmax, logsumexp do), clamp its input, or find out "
     "why it is so large.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
@@ -14,7 +14,8 @@ from sonde.watch.explanations.table import explain
 @dataclass(frozen=True, slots=True)
 class MadeValues:
     """The op ``op`` has ``nan`` NaN and ``inf`` infinities among the ``total`` elements of its
-    first output with any; ``cause`` explains them, if the values show why."""
+    first output with any; ``cause`` explains them, if the values show why. ``gradient_of``: the
+    operator whose gradient the op computes, in the backward pass."""
 
     op: str
     type: str
@@ -23,6 +24,7 @@ class MadeValues:
     inf: int
     total: int
     cause: Finding | None
+    gradient_of: str = ""
 
 
 def made_values(node: OpNode, facts: OpFacts | None) -> MadeValues | None:
@@ -34,9 +36,11 @@ def made_values(node: OpNode, facts: OpFacts | None) -> MadeValues | None:
     cause = None
     if node.kind == "op":
         try:
-            cause = explain(facts)
+            cause = explain(replace(facts, gradient_of=node.gradient_of))
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             pass_on(error)
             cause = None
     nan, inf = output.count("nan"), output.count("inf")
-    return MadeValues(node.name, node.type, node.source, nan, inf, output.size, cause)
+    return MadeValues(
+        node.name, node.type, node.source, nan, inf, output.size, cause, node.gradient_of
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -123,13 +123,15 @@ def _measured(array: Array, name: str) -> float | None:
 @dataclass(frozen=True, eq=False)
 class OpFacts:
     """One execution of an op; ``attributes`` are its arguments that are not tensors.
-    ``is_complete``: all its inputs are known."""
+    ``is_complete``: all its inputs are known. ``gradient_of``: the operator whose gradient it
+    computes, in the backward pass."""
 
     type: str
     inputs: Sequence[TensorFacts]
     outputs: Sequence[TensorFacts]
     attributes: dict[str, str] = field(default_factory=dict)
     is_complete: bool = True
+    gradient_of: str = ""
 
     @cached_property
     def kind(self) -> str:
@@ -179,7 +181,7 @@ class OpFacts:
             TensorFacts(slot, each.dtype, each.shape, each.read, each.measure)
             for slot, each in enumerate(chosen)
         ]
-        return OpFacts(self.type, renumbered, [output], self.attributes, self.is_complete)
+        return replace(self, inputs=renumbered, outputs=[output])
 
 
 def facts_of_call(call: OpCall) -> OpFacts:

@@ -13,6 +13,7 @@ from sonde.watch.explanations.arithmetic import (
 )
 from sonde.watch.explanations.cause import Cause
 from sonde.watch.explanations.ctc_loss import explain_ctc_loss
+from sonde.watch.explanations.derivatives import explain_derivative
 from sonde.watch.explanations.elementwise import (
     POINT_RULES,
     explain_exponential_result,
@@ -86,8 +87,8 @@ EXPLAINED_OPS: Final = frozenset(_TABLE)
 def explain(op: OpFacts) -> Finding | None:
     """Why the op made NaN or Inf, as far as the values show it; None if they do not."""
     op = op.of_one_tensor()
-    explainer = _TABLE.get(op.kind)
-    if explainer is None or op.output is None:
+    if op.output is None:
         return None
-    cause = explainer(op)
+    explainer = _TABLE.get(op.kind)
+    cause = explain_derivative(op) or (None if explainer is None else explainer(op))
     return None if cause is None else cause.finding()

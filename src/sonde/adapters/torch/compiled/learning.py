@@ -20,7 +20,7 @@ from sonde.adapters.torch.eager.naming.source_lines import find_user_frame, join
 from sonde.adapters.torch.eager.op_schema import OpInfo
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import spec_of
-from sonde.core.graph import COMPILED, Edge, OpNode, Source
+from sonde.core.graph import COMPILED, FORWARD_OP, Edge, OpNode, Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +113,7 @@ class GraphLearner:
         if op.original is not None:
             attributes.append(("original", op.original))
         if cause is not None and not op.is_recomputed:
-            attributes.append(("forward", cause.name))
+            attributes.append((FORWARD_OP, cause.name))
         return OpNode(
             name=f"{scope.name}/{op.info.type}-op{number}",
             type=op.info.type,

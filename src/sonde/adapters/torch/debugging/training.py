@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sonde.adapters.torch.debugging.failing_call import failing_call
 from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.ranks import watch_buffers, world_size
 from sonde.adapters.torch.debugging.trainee import TorchTrainee
@@ -91,7 +92,10 @@ class TorchDebugging:
                 ended = terminated
         is_terminated = isinstance(ended, Terminated)
         frames = () if is_terminated else traceback_frames(ended)
-        self.debugger.close(*_ending(ended), is_terminated=is_terminated, frames=frames)
+        failed = None if is_terminated else failing_call(ended)
+        self.debugger.close(
+            *_ending(ended), is_terminated=is_terminated, frames=frames, failed=failed
+        )
         if ended is not error and ended is not None:
             raise ended
 

@@ -32,7 +32,7 @@ from sonde.adapters.torch.eager.op_schema import (
 )
 from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
 from sonde.adapters.torch.eager.step_inputs import spec, storage_key
-from sonde.core.graph import Edge, OpNode, Phase, Source
+from sonde.core.graph import FORWARD_OP, Edge, OpNode, Phase, Source
 from sonde.watch.op_types import ALLOCATING, OVERWRITES, OVERWRITING, UNFILLED, slots_text
 
 _NUMBER = re.compile(r"-\d+$")
@@ -238,7 +238,7 @@ def _attributes(
     if site.overwrites and site.info.type not in OVERWRITING:
         attributes = (*attributes, (OVERWRITES, slots_text(site.overwrites)))
     if cause is not None:
-        attributes = (*attributes, ("forward", cause.node.name))
+        attributes = (*attributes, (FORWARD_OP, cause.node.name))
     return attributes
 
 

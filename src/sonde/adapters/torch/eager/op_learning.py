@@ -44,7 +44,7 @@ from sonde.adapters.torch.eager.op_tree import (
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.unusual_layouts import placement_of
-from sonde.core.graph import Edge, OpNode, Source
+from sonde.core.graph import FORWARD_OP, Edge, OpNode, Source
 from sonde.core.interruption import pass_on
 from sonde.watch.op_types import OVERWRITES, OVERWRITING, slots_text
 
@@ -125,7 +125,7 @@ class Learner:
         if record.overwrites and info.type not in OVERWRITING:
             attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
         if cause is not None and place.is_caused:
-            attributes = (*attributes, ("forward", cause.node.name))
+            attributes = (*attributes, (FORWARD_OP, cause.node.name))
         attributes = (*attributes, *_placements("input", tensors))
         record.node = OpNode(
             name=self.next_name(parent, place.scope.name, info.type),
