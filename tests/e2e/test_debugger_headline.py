@@ -126,6 +126,17 @@ def test_the_headline_alone_tells_the_cause(
         assert texts == ["Values", "Inputs", "Op", "Ops of this line", "Hits", "Advice"]
 
 
+def test_stored_signals_tell_a_broken_loss_of_which_no_op_is_known(
+    browser: Browser, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    run("-m", "sonde", "run", "--guard", "--guard-to", str(kept), str(RAINFALL))
+    with Process("view", "--port", "0", "--no-browser", str(kept)) as view:
+        page = look(browser, view.said(r"the page is at (\S+)").group(1))
+        says(page, "the loss is nan since step 7; these files do not tell which op made it.")
+        expect(page.locator(".loss-hint .bad-text")).to_have_text("nan")
+
+
 GRADIENTS = {
     "version": 1,
     "watchpoints": [{"name": "", "conditions": [{"id": "gradient_exploding"}]}],

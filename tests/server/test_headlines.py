@@ -10,6 +10,7 @@ from sonde.server.headlines import (
     first_bad_loss,
     headline_of_hits,
     live_headline,
+    stored_loss_headline,
 )
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.ranks import LiveRanks
@@ -212,3 +213,14 @@ def test_a_failure_names_the_op_the_module_and_the_shapes() -> None:
     )
     assert told(FailedCall("matmul", "", "", tensors[:1])) == ": matmul got input float32[20,16]."
     assert told(FailedCall("", "head", "Linear", ())) == ", in the module head (Linear)."
+
+
+def test_a_stored_run_tells_a_broken_loss() -> None:
+    points = [LossPoint(step, loss, 0.0, None, True) for step, loss in ((0, 0.5), (3, "nan"))]  # type: ignore[arg-type]
+    found = stored_loss_headline({0: points[:1], 1: points}, is_one_of_several=True)
+    assert found is not None
+    assert (found.rank, found.step, found.severity) == (1, 3, "error")
+    assert found.text == (
+        "rank 1: the loss is nan since step 3; these files do not tell which op made it."
+    )
+    assert stored_loss_headline({0: points[:1]}, is_one_of_several=False) is None

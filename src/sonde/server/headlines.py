@@ -185,7 +185,7 @@ def _loss_headline(
     several: bool,
 ) -> RunHeadline:
     """The loss is broken; why, if hits tell it."""
-    value = next(point.loss for point in points if point.step == step and not _is_finite(point))
+    value = _bad_loss(points, step)
     prefix = f"rank {rank.rank}: " if several else ""
     title = f"{prefix}the loss is {value} since step {step}"
     ended = " The training has ended." if rank.state == "ended" else ""
@@ -226,6 +226,34 @@ def _with_finding(
         step=broken.step,
         source=why.source,
     )
+
+
+def stored_loss_headline(
+    losses: Mapping[int, Sequence[LossPoint]], *, is_one_of_several: bool
+) -> RunHeadline | None:
+    """The broken loss of a stored run in which no op is known to have made it."""
+    for number, points in sorted(losses.items()):
+        step = first_bad_loss(points)
+        if step is None:
+            continue
+        value = _bad_loss(points, step)
+        prefix = f"rank {number}: " if is_one_of_several else ""
+        title = f"{prefix}the loss is {value} since step {step}"
+        return RunHeadline(
+            kind="loss",
+            severity="error",
+            title=title,
+            text=f"{title}; these files do not tell which op made it.",
+            advice="Run it again with 'sonde run --overflow': the first op that makes NaN or Inf "
+            "is named, with its line and why.",
+            rank=number,
+            step=step,
+        )
+    return None
+
+
+def _bad_loss(points: Sequence[LossPoint], step: int) -> object:
+    return next(point.loss for point in points if point.step == step and not _is_finite(point))
 
 
 def _replaced(found: RunHeadline, **changes: str) -> RunHeadline:

@@ -25,7 +25,7 @@ from sonde.server.dumps.recheck import BackgroundCheck
 from sonde.server.findings import finding_headline
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.level_values import OpValues
-from sonde.server.headlines import cause_headline, verdict_headline
+from sonde.server.headlines import cause_headline, stored_loss_headline, verdict_headline
 from sonde.server.health.source import TrendSource
 from sonde.server.health.stored import StoredTrends
 from sonde.server.hit_store import HitStore
@@ -42,7 +42,7 @@ from sonde.wire.api import (
     StatisticCurve,
 )
 from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
-from sonde.wire.shapes import BoxStatistic, DiagnosisView, Hit, TensorName
+from sonde.wire.shapes import BoxStatistic, DiagnosisView, Hit, LossPoint, TensorName
 from sonde.wire.watchpoints import Preview, WatchpointDraft
 
 _MOST_PREPARED: Final = 500_000
@@ -68,6 +68,8 @@ class DumpRun:
         self._first_check: asyncio.Future[None] | None = None
         self._verdicts = cache(self.dump.verdict)
         self._trends = StoredTrends(path, self._contents.losses, self._contents.has_op)
+        # By rank, as far as they were asked for: reading them takes time.
+        self._losses: dict[int, Sequence[LossPoint]] = {}
         self.peer: str | None = None
         self.comparison: BackgroundComparison | None = None
 
@@ -113,7 +115,8 @@ class DumpRun:
 
     def _headline(self) -> RunHeadline | None:
         """A divergence from the other dump, the verdict of an overflow dump, an established
-        finding, or the first cause of the hits; the op that made NaN or Inf before a finding."""
+        finding, or the first cause of the hits; the op that made NaN or Inf before a finding. Else
+        a loss that is NaN or infinite, once the page has asked for the losses."""
         if self.comparison is not None and self.comparison.headline is not None:
             return self.comparison.headline
         several = len(self.dump.ranks) > 1
@@ -125,7 +128,7 @@ class DumpRun:
         finding = finding_headline(self.diagnosis, min(self.dump.ranks, default=0))
         if cause is not None and (cause.origin or finding is None):
             return cause_headline(cause, is_one_of_several=several)
-        return finding
+        return finding or stored_loss_headline(self._losses, is_one_of_several=several)
 
     # --------------------------------------------------------------- questions
 
@@ -180,6 +183,9 @@ class DumpRun:
     async def loss(self, rank: int | None, after: int) -> LossCurve:
         number = self._contents.chosen_rank(rank)
         points = await asyncio.to_thread(self._trends.loss_points, number)
+        if number not in self._losses:
+            self._losses[number] = points
+            self._changes.touch("status")
         return LossCurve(number, tuple(each for each in points if each.step > after))
 
     async def trends(self, rank: int | None) -> TrendSource:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.interruption import pass_on
 from sonde.watch.explanations.cause import Cause, Kind, compare_places, number, verb
-from sonde.watch.explanations.op_facts import Mask, OpFacts
+from sonde.watch.explanations.op_facts import Mask, OpFacts, is_kind
 
 INFINITE_DERIVATIVE: Final = "infinite_derivative"
 _KINDS: Final[tuple[Kind, ...]] = ("inf", "nan")
@@ -57,7 +57,7 @@ def explain_derivative(op: OpFacts) -> Cause | None:
         pass_on(error)
         return None
     places = next(
-        filter(None, (compare_places(spread, _kind_mask(made, kind), kind) for kind in _KINDS)),
+        filter(None, (compare_places(spread, is_kind(made, kind), kind) for kind in _KINDS)),
         None,
     )
     if places is None:
@@ -77,10 +77,6 @@ def explain_derivative(op: OpFacts) -> Cause | None:
         places.status,
         pole.advice,
     )
-
-
-def _kind_mask(made: np.ndarray, kind: Kind) -> Mask:
-    return np.isnan(made) if kind == "nan" else np.isinf(made)
 
 
 def _inputs_text(count: int, total: int, operator: str) -> str:

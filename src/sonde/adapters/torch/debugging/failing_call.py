@@ -142,7 +142,7 @@ def _tensors(call: ast.expr, frame: FrameType) -> Iterator[NamedTensor]:
 def _values(operand: ast.expr, frame: FrameType) -> Sequence[tuple[str, Any]]:
     """The value of an operand with its text; the members of a list or tuple one by one."""
     value, text = _value(operand, frame), ast.unparse(operand)
-    if type(value) in (list, tuple):
+    if isinstance(value, list | tuple):
         return [(f"{text}[{at}]", each) for at, each in enumerate(value)]
     if isinstance(operand, ast.List | ast.Tuple):
         return [pair for each in operand.elts for pair in _values(each, frame)]
