@@ -21,4 +21,5 @@ def print_results(**results):
         {"rule": each.rule, "step": each.step, "rank": each.rank, "message": each.message}
         for each in results.pop("findings", [])
     ]
-    print(json.dumps({**results, "findings": found}))
+    # One write: ranks share the standard output.
+    print(json.dumps({**results, "findings": found}) + "\n", end="", flush=True)
