@@ -83,3 +83,10 @@ def logged_texts(directory: Path) -> list[bytes]:
 
     found = EventAccumulator(str(directory)).Reload().Tensors("sonde/finding/text_summary")
     return [each.tensor_proto.string_val[0] for each in found]
+
+
+def of_the_last_rank(results: list[dict[str, Any]]) -> bool:
+    """Whether both of two ranks have findings, all of rank 1: its own, and rank 0 those of its
+    diagnosis."""
+    named = {each["rank"] for result in results for each in result["findings"]}
+    return all(each["findings"] for each in results) and 1 in named <= {None, 1}

@@ -18,7 +18,8 @@ def fault_in(bad):
 
 def print_results(**results):
     found = [
-        {"rule": each.rule, "step": each.step, "message": each.message}
+        {"rule": each.rule, "step": each.step, "rank": each.rank, "message": each.message}
         for each in results.pop("findings", [])
     ]
-    print(json.dumps({**results, "findings": found}))
+    # One write: ranks share the standard output.
+    print(json.dumps({**results, "findings": found}) + "\n", end="", flush=True)

@@ -43,6 +43,7 @@ class Alerting(Protocol):
 def alert_of(finding: Finding, kept: Sequence[Path] = ()) -> Alert:
     """The alert about a finding; ``kept`` are the captured steps that it can link to."""
     place = [] if finding.source is None else [f"{finding.source.file}:{finding.source.line}"]
+    place += [] if finding.rank is None else [f"rank {finding.rank}"]
     lines = [f"captured step: {path.absolute().as_uri()}" for path in kept]
     lines += [f"next: sonde replay {path} --debug" for path in kept[:1]]
     if not kept and finding.advice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def train(*, clears: bool) -> list[Finding]:
 def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """A job of two ranks, which train in this process one after the other."""
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     monkeypatch.setenv("MASTER_PORT", str(tmp_path))
     return monkeypatch
 
@@ -60,4 +62,18 @@ def test_a_rank_that_hands_over_nothing_is_named(
     job.setattr(ranks, "WAIT_SECONDS", 0.0)
     job.setenv("RANK", "0")
     assert [each.rule for each in train(clears=False)] == ["missing-zero-grad"]
+    assert "without those of rank 1, which handed over none" in capsys.readouterr().err
+
+
+def test_rank_0_does_not_wait_for_ranks_of_another_machine(
+    job: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job.setattr(ranks, "WAIT_SECONDS", 1e6)
+    job.setattr(tempfile, "tempdir", str(tmp_path))
+    job.setenv("LOCAL_WORLD_SIZE", "1")
+    job.setenv("RANK", "1")
+    train(clears=False)
+    assert list(tmp_path.iterdir()) == []
+    job.setenv("RANK", "0")
+    assert train(clears=True) == []
     assert "without those of rank 1, which handed over none" in capsys.readouterr().err

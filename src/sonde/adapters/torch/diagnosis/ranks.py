@@ -213,7 +213,8 @@ class RankEvidence:
         """Hand over the evidence and the ``own`` findings of this rank. On rank 0: compare the
         evidence of all ranks, and return the findings of the others, by rank."""
         rank, world = rank_of_process()
-        if world < 2:
+        here = _ranks_of_first_machine(world)
+        if world < 2 or rank >= here:
             return {}
         for event in self.recorder.evidence.named("clip"):
             self.clips[str(event.source)] = event.count
@@ -231,17 +232,14 @@ class RankEvidence:
         partial.replace(folder / f"rank_{rank}.json")
         if rank:
             return {}
-        others = _wait_for(folder, world)
+        others = _wait_for(folder, here)
         for number, other in others.items():
             self._compare(number, mine, other)
         for file in folder.iterdir():
             file.unlink(missing_ok=True)
         folder.rmdir()
         if absent := set(range(1, world)) - others.keys():
-            text = (
-                f"the findings are without those of {ranks_text(absent)}, which handed over none "
-                f"within {WAIT_SECONDS:g} s"
-            )
+            text = f"the findings are without those of {ranks_text(absent)}, which handed over none"
             say(ProblemLine(text, slug="diagnosis-ranks"))
         return {
             number: [from_fields(each) for each in other["findings"]]
@@ -305,6 +303,12 @@ def _folder() -> Path:
         key += f"|{os.getppid()}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"sonde-diagnose-{digest}"
+
+
+def _ranks_of_first_machine(world: int) -> int:
+    """How many ranks run on the machine of rank 0, as the launcher says; they are the first."""
+    count = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return min(int(count), world) if count.isdecimal() and int(count) else world
 
 
 def _wait_for(folder: Path, world: int) -> dict[int, dict[str, Any]]:
