@@ -76,6 +76,26 @@ def test_all_gather_with_the_chunk_of_another_rank_is_wrong() -> None:
     assert "rank 1 has not got what the other ranks gave" in found
 
 
+@pytest.mark.parametrize("kind", ["all_gather", "gather", "scatter"])
+def test_empty_tensors_have_no_hash(kind: str) -> None:
+    """Rank 1 gives, or gets, a tensor without elements."""
+    two = job()
+    for rank in (0, 1):
+        report = CollectiveReport(rank, "world", 0, kind, "float32", 4, "", 0, "t.py:1", 3)
+        assert list(two.log.add(report)) == []
+    given: dict[int, tuple[int, ...]] = {0: (7,), 1: ()}
+    got: dict[int, tuple[int, ...]] = {0: (7, 0), 1: (7, 0)}
+    if kind == "scatter":
+        given, got = {0: (7, 0), 1: ()}, {0: (7,), 1: ()}
+    elif kind == "gather":
+        got[1] = ()
+    for rank in (0, 1):
+        assert (
+            list(two.log.add_result(CollectiveResult(rank, "world", 0, given[rank], got[rank])))
+            == []
+        )
+
+
 def summed(
     got: float, *, dtype: str = "float32", reduce: str = "SUM", norm: float = 9.0
 ) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from sonde.core.finding import Finding
@@ -69,16 +69,24 @@ def _wrong_ranks(call: CollectiveReport, results: _Results, ranks: tuple[int, ..
         sent = results[call.peer].inputs
         return [rank for rank, each in results.items() if each.outputs != sent]
     if call.kind in ("all_gather", "all_gather_into_tensor", "gather"):
-        given = tuple(results[rank].inputs[0] for rank in ranks if results[rank].inputs)
+        given = _not_empty(each for rank in ranks for each in results[rank].inputs[:1])
         getting = results if call.kind != "gather" else {call.peer: results.get(call.peer)}
-        return [rank for rank, each in getting.items() if each and each.outputs != given]
+        found = {rank: _not_empty(each.outputs) for rank, each in getting.items() if each}
+        return [rank for rank, got in found.items() if got != given]
     if call.kind == "all_to_all":
         return _wrong_parts(results, ranks)
     if call.kind == "scatter" and call.peer in results:
         parts = results[call.peer].inputs
         pairs = zip(ranks, parts, strict=False)
-        return [rank for rank, part in pairs if results[rank].outputs != (part,)]
+        return [
+            rank for rank, part in pairs if _not_empty(results[rank].outputs) != _not_empty([part])
+        ]
     return []
+
+
+def _not_empty(hashes: Iterable[int]) -> tuple[int, ...]:
+    """Without those of tensors that have no elements."""
+    return tuple(each for each in hashes if each)
 
 
 def _wrong_parts(results: _Results, ranks: tuple[int, ...]) -> list[int]:

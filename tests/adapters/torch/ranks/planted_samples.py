@@ -28,7 +28,8 @@ def _train(loader: DataLoader[Any], epochs: int = 2, held_out: Iterable[Any] = (
             loader.sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()
-            cross_entropy(model(x), y).backward()
+            loss = cross_entropy(model(x), y)
+            loss.backward()
             optimizer.step()
         for x, _ in held_out:
             with torch.no_grad():
@@ -70,7 +71,7 @@ FAULTS = {
         training,
         "same-samples-on-ranks",
         (0, 1),
-        code="cross_entropy(model(x), y).backward()",
+        code="loss.backward()",
         text="ranks 0 and 1 read the same samples in epoch 0",
     )
     for name, training in (

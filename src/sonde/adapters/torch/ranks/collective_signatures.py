@@ -176,7 +176,7 @@ class Call:
             return found
         # Those of gather and scatter may be left out: then it is the first rank of the group.
         in_group = self.kwargs.get(f"group_{self.signature.root[0]}", 0)
-        return dist.get_process_group_ranks(self.group)[in_group or 0]
+        return dist.get_process_group_ranks(self.group or dist.group.WORLD)[in_group or 0]
 
     def described(self) -> tuple[str, int]:
         """The dtype and the number of elements that all ranks must agree on."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -25,6 +27,8 @@ from sonde.adapters.torch.ranks.pending_works import AwaitedWorks, UnfinishedCol
 from sonde.adapters.torch.ranks.recorded_collectives import LineMarks
 from sonde.core.patching import wrap
 from sonde.ranks.report import CollectiveReport, CollectiveResult, RankReport
+
+_MOST_OF_FSDP: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class CollectiveCalls:
     Sonde's own work. ``reduced`` is called when the ranks have reduced a single number: with that
     of this rank, the mean, and the line. ``given`` gets each tensor that is given to a collective
     that reduces, in compared steps; ``unfinished`` the asynchronous ones among those
-    collectives. The result of an asynchronous one is taken when the program has waited for it."""
+    collectives. Of those that FSDP calls the first results are taken: they move all weights. The
+    result of an asynchronous one is taken when the program has waited for it."""
 
     send: Callable[[RankReport], None]
     step: Callable[[], int]
@@ -61,6 +66,7 @@ class CollectiveCalls:
     shield: Any
     _sequences: dict[str, int] = field(default_factory=dict)
     _depth: int = 0
+    _of_fsdp: int = 0
 
     def install(self, undo: ExitStack) -> None:
         for name, signature in SIGNATURES.items():
@@ -79,7 +85,8 @@ class CollectiveCalls:
                 call = Call(signature, args, kwargs)
                 given: _Given | None = None
                 with self.shield, private.unobserved():
-                    given = self._begin(call)
+                    is_own = not _is_of_fsdp(sys._getframe(2))
+                    given = self._begin(call, is_own=is_own)
                 self._depth += 1
                 try:
                     result = original(*args, **kwargs)
@@ -127,9 +134,9 @@ class CollectiveCalls:
         if call.reduce_op in ("SUM", "AVG") and given.number is not None:
             self.reduced(given.number, float(call.got) / parts, given.line)
 
-    def _begin(self, call: Call) -> _Given | None:
+    def _begin(self, call: Call, *, is_own: bool) -> _Given | None:
         """Report the call; what is given to it, None if its result is not compared or this rank is
-        not in the group."""
+        not in the group. ``is_own``: the program has called it, not FSDP."""
         if call.group is dist.GroupMember.NON_GROUP_MEMBER:
             return None
         name = group_name(call.group)
@@ -152,11 +159,16 @@ class CollectiveCalls:
                 self.step(),
             )
         )
-        if not is_compared:
+        self._of_fsdp += is_compared and not is_own
+        if not is_compared or (not is_own and self._of_fsdp > _MOST_OF_FSDP):
             return None
         with self.timed():
             hashes, sums = given_hashes(call), given_sums(call)
             return _Given(name, sequence, hashes, sums, _number(call), line)
+
+
+def _is_of_fsdp(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("torch.distributed.fsdp.")
 
 
 def _number(call: Call) -> float | None:
