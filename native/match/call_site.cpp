@@ -126,14 +126,15 @@ CallSite* keep_site(Matcher* self, const Place& place, const Owned& description,
   if (self->sites.size() >= kMostSites) return nullptr;
   auto site = std::make_unique<CallSite>();
   site->op = std::move(op);
-  const Owned depth = field(description, "depth"), last = field(description, "last");
-  const Owned fills = field(description, "fills"), rearranges = field(description, "rearranges");
-  site->func = field(description, "func");
-  site->scope = field(description, "scope");
-  site->code = field(description, "code");
-  if (!depth || !last || !fills || !rearranges || !site->func || !site->scope || !site->code ||
-      !read_slots(field(description, "writes"), &site->writes) ||
-      !read_slots(field(description, "workspaces"), &site->workspaces))
+  // One after the other: a property is Python code, which must not run while an exception is set.
+  Owned depth, last, fills, rearranges, writes, workspaces;
+  const std::pair<Owned*, const char*> fields[] = {
+      {&depth, "depth"},           {&last, "last"},         {&fills, "fills"},
+      {&rearranges, "rearranges"}, {&site->func, "func"},   {&site->scope, "scope"},
+      {&site->code, "code"},       {&writes, "writes"},     {&workspaces, "workspaces"}};
+  for (const auto& [value, name] : fields)
+    if (!(*value = field(description, name))) return nullptr;
+  if (!read_slots(writes, &site->writes) || !read_slots(workspaces, &site->workspaces))
     return nullptr;
   site->depth = PyLong_AsLong(depth.get());
   site->last = PyLong_AsLong(last.get());

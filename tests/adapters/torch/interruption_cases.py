@@ -255,6 +255,27 @@ def test_a_signal_handler_that_raises_while_a_failed_op_is_learned_reaches_the_p
         train()
 
 
+@pytest.mark.parametrize("name", ["fills", "rearranges", "workspaces"])
+def test_an_interruption_while_the_matcher_reads_a_call_site_reaches_the_program(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sonde.adapters.torch.eager._match")
+    monkeypatch.setenv("SONDE_MATCHER", "native")
+
+    def tracer(frame: FrameType, event: str, argument: object) -> None:
+        if frame.f_code.co_name == name:
+            raise ProgramTimeoutError("while an attribute is read")
+
+    step = make_training()
+    with observed("overflow", tmp_path) as capture:
+        with traced(tracer), pytest.raises(ProgramTimeoutError):
+            step()
+        for _ in range(3):
+            step()
+        assert capture.adapter.is_observing
+    assert "failed" not in capfd.readouterr().err
+
+
 def is_inside(frame: FrameType | None, function: str) -> bool:
     while frame is not None and frame.f_code.co_name != function:
         frame = frame.f_back
