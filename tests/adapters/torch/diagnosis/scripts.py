@@ -43,3 +43,11 @@ def run(code: str, folder: Path) -> tuple[list[Finding], dict[str, object]]:
     assert diagnosis.recorder.is_on, "the collection of evidence failed"
     assert diagnosis.running.refuted(diagnosis.findings) == []
     return diagnosis.findings, variables
+
+
+def findings_of(code: str, folder: Path) -> list[Finding]:
+    """What ``run`` finds. The guards of compiled code may keep the variables alive: a network that
+    is still compiled would change how the next training is observed."""
+    findings, variables = run(code, folder)
+    variables.clear()
+    return findings
