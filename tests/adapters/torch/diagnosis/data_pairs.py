@@ -185,6 +185,24 @@ RANKS = [
         "dist.all_reduce(p.grad); p.grad /= ranks",
     ),
     Pair(
+        "gradients-summed-not-averaged",
+        _RANKS
+        + """
+        from torch.nn.utils import parameters_to_vector
+        model = net(); opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        for i in batches(10):
+            opt.zero_grad(); F.cross_entropy(model(x[i]), y[i]).backward()
+            together = parameters_to_vector([p.grad for p in model.parameters()])
+            dist.all_reduce(together)
+            start = 0
+            for p in model.parameters():
+                p.grad = together[start : (start := start + p.numel())].view_as(p)
+            opt.step()
+        """,
+        "dist.all_reduce(together)",
+        "dist.all_reduce(together); together /= ranks",
+    ),
+    Pair(
         "ranks-differ-at-init",
         _RANKS
         + """

@@ -45,9 +45,9 @@ def run(code: str, folder: Path) -> tuple[list[Finding], dict[str, object]]:
     return diagnosis.findings, variables
 
 
-def diagnose(code: str, folder: Path) -> list[Finding]:
-    """As `run`, and frees what the training made: a network that torch has compiled would otherwise
-    stay, and Sonde leaves the calls of modules alone while one exists."""
+def findings_of(code: str, folder: Path) -> list[Finding]:
+    """What ``run`` finds. The guards of compiled code may keep the variables alive: a network that
+    is still compiled would change how the next training is observed."""
     findings, variables = run(code, folder)
     variables.clear()
     return findings

@@ -18,8 +18,9 @@ from tests.adapters.torch.diagnosis.missed_pairs import MISSED
 from tests.adapters.torch.diagnosis.overlooked_pairs import HEALTHY_FORMS, OVERLOOKED
 from tests.adapters.torch.diagnosis.pairs import Pair
 from tests.adapters.torch.diagnosis.parameter_pairs import PARAMETERS
+from tests.adapters.torch.diagnosis.partial_pairs import HEALTHY_PARTS, NO_RATE, PARTIAL
 from tests.adapters.torch.diagnosis.precision_pairs import PRECISION
-from tests.adapters.torch.diagnosis.scripts import diagnose, run
+from tests.adapters.torch.diagnosis.scripts import findings_of, run
 from tests.adapters.torch.diagnosis.structure_pairs import STRUCTURES
 from tests.adapters.torch.diagnosis.style_pairs import HEALTHY_MARGIN, STYLES
 
@@ -45,6 +46,7 @@ SINGLE = [
         *FORMS,
         *MISSED,
         *OVERLOOKED,
+        *PARTIAL,
     ),
 ]
 
@@ -76,22 +78,34 @@ def test_every_rule_has_a_pair() -> None:
 
 @pytest.mark.parametrize("pair", SINGLE, ids=lambda pair: pair.kind)
 def test_a_rule_names_its_bug(pair: Pair, tmp_path: Path) -> None:
-    check_bug(pair, diagnose(pair.code, tmp_path))
+    check_bug(pair, findings_of(pair.code, tmp_path))
 
 
 @pytest.mark.parametrize("pair", SINGLE, ids=lambda pair: pair.kind)
 def test_a_rule_is_silent_on_the_healthy_counterpart(pair: Pair, tmp_path: Path) -> None:
-    check_healthy(pair, diagnose(pair.healthy, tmp_path))
+    check_healthy(pair, findings_of(pair.healthy, tmp_path))
 
 
 @pytest.mark.parametrize("name", HEALTHY_FORMS)
 def test_what_looks_like_an_overlooked_form_is_no_alarm(name: str, tmp_path: Path) -> None:
-    assert certain(diagnose(HEALTHY_FORMS[name], tmp_path)) == []
+    assert certain(findings_of(HEALTHY_FORMS[name], tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", HEALTHY_PARTS)
+def test_what_looks_like_a_bug_of_a_part_is_no_alarm(name: str, tmp_path: Path) -> None:
+    assert certain(findings_of(HEALTHY_PARTS[name], tmp_path)) == []
+
+
+def test_an_optimizer_without_a_rate_is_observed_to_the_end(tmp_path: Path) -> None:
+    assert certain(findings_of(NO_RATE, tmp_path)) == []
+    assert certain(findings_of(NO_RATE.replace("opt.zero_grad(); ", ""), tmp_path)) == [
+        "missing-zero-grad"
+    ]
 
 
 @pytest.mark.parametrize("code", [*HEALTHY_FREEZING, *HEALTHY_NORMS])
 def test_what_looks_like_a_freeze_or_an_unused_norm_is_no_alarm(code: str, tmp_path: Path) -> None:
-    assert certain(diagnose(code, tmp_path)) == []
+    assert certain(findings_of(code, tmp_path)) == []
 
 
 def test_a_margin_that_is_met_is_no_dead_layer(tmp_path: Path) -> None:
@@ -116,7 +130,7 @@ def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def run_ranks(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     for rank in (1, 0):
         monkeypatch.setenv("RANK", str(rank))
-        findings = diagnose(code, folder)
+        findings = findings_of(code, folder)
     return findings
 
 

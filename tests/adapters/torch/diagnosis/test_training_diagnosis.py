@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.adapters.torch.diagnosis.healthy_trainings import HEALTHY
-from tests.adapters.torch.diagnosis.scripts import HEAD, diagnose, run
+from tests.adapters.torch.diagnosis.scripts import HEAD, findings_of, run
 from tests.adapters.torch.diagnosis.trained_twice import TRAINED_TWICE
 from torch import nn
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_training_raises_no_alarm(name: str, tmp_path: Path) -> None:
-    findings = diagnose(HEALTHY[name], tmp_path)
+    findings = findings_of(HEALTHY[name], tmp_path)
     assert [each for each in findings if each.status != "hypothesis"] == []
 
 
@@ -41,11 +41,11 @@ def test_a_comment_in_the_program_silences_a_finding(tmp_path: Path) -> None:
         model.eval()
         fit(model, torch.optim.Adam(model.parameters()))
         """
-    assert [each.rule for each in diagnose(code, tmp_path)] == ["left-in-eval"]
+    assert [each.rule for each in findings_of(code, tmp_path)] == ["left-in-eval"]
     meant = code.replace("model.eval()", "model.eval()  # sonde: ignore[left-in-eval]")
     other = tmp_path / "meant"
     other.mkdir()
-    assert diagnose(meant, other) == []
+    assert findings_of(meant, other) == []
 
 
 def test_nothing_stays_patched(tmp_path: Path) -> None:

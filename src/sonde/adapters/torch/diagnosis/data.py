@@ -52,6 +52,7 @@ class DataCalls:
     def install(self, undo: ExitStack) -> None:
         for owner in (torch.utils.data, torch.utils.data.dataset):
             wrap(owner, "random_split", self._around_split, undo)
+        wrap(torch.utils.data.Subset, "__init__", self._around_subset, undo)
 
     def _around_split(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def random_split(*args: Any, **kwargs: Any) -> Any:
@@ -60,9 +61,20 @@ class DataCalls:
 
         return random_split
 
+    def _around_subset(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def make(subset: Any, *args: Any, **kwargs: Any) -> None:
+            self._choose()
+            original(subset, *args, **kwargs)
+
+        return make
+
     @shielded
     def _split(self) -> None:
         self.recorder.event("data-split", caller(), "random_split")
+
+    @shielded
+    def _choose(self) -> None:
+        self.recorder.event("subset-made", caller(), "Subset")
 
     def finish(self) -> None:
         """Compare the rows of training with those of evaluation."""

@@ -64,6 +64,7 @@ class RankEvidence:
     seeds: list[tuple[str, int, str, int]] = field(default_factory=list)
     _wrapped: WeakTable[nn.Module, tuple[int, ...]] = field(default_factory=WeakTable)
     _fresh: dict[int, int] = field(default_factory=dict)
+    _sizes: tuple[int, ...] = ()
     _sums: set[int] = field(default_factory=set)
     _reduced_copies: list[tuple[int, Source | None]] = field(default_factory=list)
 
@@ -98,10 +99,13 @@ class RankEvidence:
     def _around_reduce(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def all_reduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             before = self._checksum_of_fresh(tensor)
+            sizes = () if before is not None else self._sizes_of_fresh(tensor)
             result = original(tensor, *args, **kwargs)
             op = args[0] if args else kwargs.get("op", dist.ReduceOp.SUM)
             if before is not None:
                 self._reduced(tensor, before, is_sum=op == dist.ReduceOp.SUM)
+            elif sizes and op == dist.ReduceOp.SUM:
+                self._reduced_together(tensor, sizes)
             return result
 
         return all_reduce
@@ -128,6 +132,25 @@ class RankEvidence:
             return None
         found = _checksum(tensor)
         return found if found in self._fresh else None
+
+    @shielded
+    def _sizes_of_fresh(self, tensor: Any) -> tuple[int, ...] | None:
+        """The sizes of the gradients that are joined in the tensor, as backward left them."""
+        if not self._fresh or self.recorder.step >= SUMMED_STEPS:
+            return None
+        if not isinstance(tensor, torch.Tensor) or tensor.dim() != 1:
+            return None
+        for sizes in (self._sizes, self._sizes[::-1]):
+            if sum(sizes) == tensor.numel() and all(
+                _checksum(part) in self._fresh for part in torch.split(tensor, list(sizes))
+            ):
+                return sizes
+        return None
+
+    @shielded
+    def _reduced_together(self, tensor: torch.Tensor, sizes: tuple[int, ...]) -> None:
+        self._sums.update(_checksum(part) for part in torch.split(tensor, list(sizes)))
+        self._note("all_reduce")
 
     @shielded
     def _reduced(self, tensor: torch.Tensor, before: int, *, is_sum: bool) -> None:
@@ -170,12 +193,14 @@ class RankEvidence:
         """Note the gradients as backward left them: a program may divide them before it sums."""
         if rank_of_process()[1] < 2 or self.recorder.step >= SUMMED_STEPS:
             return
-        self._fresh = {
-            _checksum(each.grad): each.grad.data_ptr()
+        gradients = [
+            each.grad
             for optimizer in list(self.training.states)
             for each in parameters_of(optimizer)
             if each.grad is not None and not each.grad.is_sparse
-        }
+        ]
+        self._fresh = {_checksum(each): each.data_ptr() for each in gradients}
+        self._sizes = tuple(each.numel() for each in gradients)
         self._sums.clear()
         self._reduced_copies.clear()
 

@@ -21,6 +21,7 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         if shared >= MOST * int(event.numbers["trained"] or 0):
             continue
         split = evidence.first("data-split")
+        parts = [] if split is not None else evidence.named("subset-made")
         yield finding(
             "train-val-overlap",
             "established",
@@ -29,9 +30,11 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             where=[
                 event.source,
                 *(() if split is None else (split.source, split.subject)),
+                *(each.source for each in parts[:2]),
             ],
             evidence=dict(event.numbers),
             advice="split the data once, without overlap, before training and evaluation"
+            + (f": choose the indexes of both parts{at(parts[0].source)} together" if parts else "")
             if split is None
             else f"remove repeated samples before {split.subject}(){at(split.source)}",
         )

@@ -36,13 +36,22 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
         start, end = median(losses[:half]), median(losses[half:])
         if abs(start - end) > 0.1 * abs(start):
             continue
+        scheduler = next(
+            (each for each in evidence.schedulers if each.optimizer == optimizer.name), None
+        )
         yield finding(
             "lr-too-low",
             "supported",
             f"with a rate of {rate:g} a step of {optimizer.name} changes the weights by at most "
             f"{max(ratio for _, ratio in ratios):.1g} of their size; the loss stays at {end:.4g}",
             step=0,
-            where=[optimizer.created, optimizer.name, optimizer.variable, optimizer.kind],
+            where=[
+                optimizer.created,
+                optimizer.name,
+                optimizer.variable,
+                optimizer.kind,
+                *(() if scheduler is None else (scheduler.stepped, scheduler.kind)),
+            ],
             evidence={
                 "rate": rate,
                 "largest_relative_update": max(ratio for _, ratio in ratios),
@@ -50,8 +59,13 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
                 "first_loss": start,
                 "last_loss": end,
             },
-            advice=f"raise the rate{at(optimizer.created)}; updates of 1e-3 of the weights are "
-            "usual",
+            advice=f"raise the rate{at(optimizer.created)}"
+            + (
+                ""
+                if scheduler is None
+                else f", or the factor of {scheduler.kind}{at(scheduler.stepped)}"
+            )
+            + "; updates of 1e-3 of the weights are usual",
         )
         return
 

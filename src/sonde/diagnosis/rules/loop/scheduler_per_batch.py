@@ -61,10 +61,15 @@ def _runs_out(evidence: TrainingEvidence, scheduler: SchedulerEvidence) -> bool:
     if scheduler.kind in BY_EPOCH:
         return fallen >= 0.3
     if scheduler.kind in BY_FORMULA:
-        return fallen >= 0.5
+        return fallen >= 0.5 and not _rises(scheduler.rates)
     epochs = _epochs(evidence)
     is_short = not epochs or not isinstance(period, int) or period <= epochs
     return scheduler.kind == "CosineAnnealingLR" and cycles >= CYCLES and is_short
+
+
+def _rises(rates: list[float]) -> bool:
+    """Whether the last rate is the highest, as in a warm-up."""
+    return rates[-1] == max(rates) > rates[0]
 
 
 def _is_in_epochs(evidence: TrainingEvidence, scheduler: SchedulerEvidence) -> bool:
@@ -85,8 +90,9 @@ def _epochs(evidence: TrainingEvidence) -> int:
 RULE = DiagnosisRule(
     "scheduler-per-batch",
     judge,
-    "Schedulers made for steps (warm-up, OneCycleLR, restarts); a rate that is above a thousandth "
-    "of its start in two thirds of the steps, and milestones beyond the first sixth of the "
-    "training; full batches, where a step is an epoch; steps that a GradScaler skipped.",
+    "Schedulers made for steps (warm-up, OneCycleLR, restarts), and formulas whose rate is highest "
+    "at the end; a rate that is above a thousandth of its start in two thirds of the steps, and "
+    "milestones beyond the first sixth of the training; full batches, where a step is an epoch; "
+    "steps that a GradScaler skipped.",
     explains=("lr-too-low",),
 )

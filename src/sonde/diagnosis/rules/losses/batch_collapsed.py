@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from sonde.core.finding import Finding
 from sonde.diagnosis.evidence import TrainingEvidence
@@ -12,6 +13,10 @@ STRIKES = 3
 
 
 def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
+    yield from list(islice(_all(evidence), 1))
+
+
+def _all(evidence: TrainingEvidence) -> Iterator[Finding]:
     for name in ("prediction-expanded", "prediction-of-one"):
         for event in evidence.named(name):
             if event.count < STRIKES:
@@ -35,13 +40,26 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
                 advice="keep one row for each sample where the batch is put together "
                 "(stack and pad, do not join them to one)",
             )
-            return
+    inside = evidence.first("outputs-equal")
+    if inside is not None:
+        layer = str(inside.numbers["layer"])
+        name = f"{inside.subject} ({layer})" if inside.subject else layer
+        yield finding(
+            "batch-collapsed",
+            "supported",
+            f"{name} makes one result of all samples of a batch: the outputs of all "
+            f"{inside.numbers['rows']} are equal, and change with each of them",
+            step=inside.step,
+            where=[inside.source, inside.subject, layer],
+            evidence=dict(inside.numbers),
+            advice=f"compute over the features of each sample in {name}, not over dimension 0",
+        )
 
 
 RULE = DiagnosisRule(
     "batch-collapsed",
     judge,
     "A prediction of its own for each target; targets that are one number; a prediction that is a "
-    "parameter.",
+    "parameter; equal outputs that do not depend on the other samples.",
     explains=("loss-broadcast", "lr-too-low", "labels-misaligned"),
 )

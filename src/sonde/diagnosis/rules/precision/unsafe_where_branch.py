@@ -32,7 +32,8 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
 RULE = DiagnosisRule(
     "unsafe-where-branch",
     judge,
-    "Gradients that stay finite.",
+    "Gradients that stay finite; a root that is zero where it is selected, or that the loss uses "
+    "outside of where(), too: sqrt-at-zero.",
     explains=(
         "sqrt-at-zero",
         "non-finite-loss",

@@ -38,6 +38,21 @@ def judge(evidence: TrainingEvidence) -> Iterator[Finding]:
             advice=f"make {target} a copy: copy.deepcopy({other})",
         )
         return
+    part = evidence.first("target-shares-part")
+    if part is not None and part.count >= STRIKES:
+        target, other = part.subject.split()[:2]
+        shared_names = str(part.numbers["shared"]).split()
+        yield finding(
+            "aliased-target-network",
+            "established",
+            f"{target} and {other} share parameters such as {shared_names[0]}: the optimizer "
+            f"trains them, while the program's own update changes the rest of {target}",
+            step=part.step,
+            where=[target, other, part.source, *(f"{target}.{each}" for each in shared_names)],
+            evidence={"updates": part.count, "steps": evidence.steps},
+            advice=f"give {target} a copy of what it shares: copy.deepcopy({other})",
+        )
+        return
     shared = evidence.first("target-shares")
     if shared is not None and evidence.steps > shared.step:
         target, other = shared.subject.split()[:2]
@@ -58,6 +73,7 @@ RULE = DiagnosisRule(
     "aliased-target-network",
     judge,
     "A copy that shares no memory with the network; a state kept for some steps, which "
-    "aliased-best-state reports; one network under two names that only the optimizer changes.",
+    "aliased-best-state reports; one network under two names that only the optimizer changes; "
+    "parts that are frozen, or shared while the program does not update the rest of the target.",
     explains=("frozen-bn-drift",),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,14 +106,14 @@ class NonFiniteNodes:
 
     @shielded
     def walked(self, roots: list[torch.Tensor]) -> None:
-        """After a walk: see which of the nodes found are behind a ``where``. If the loss itself is
+        """After a walk: see which of the nodes found a ``where`` hides. If the loss itself is
         not finite, nothing hides their values, and their gradient is not the cause."""
         if not self.found or not math.isfinite(self.recorder.loss):
             return
-        wanted = {id(node): (name, source) for name, node, source in self.found}
-        for path in _paths_through_selection(roots, {id(node) for _, node, _ in self.found}):
-            name, source = wanted[path]
-            self.recorder.event("singular-behind-where", source, name)
+        hidden = _hidden_by_selection(roots, {id(node): name for name, node, _ in self.found})
+        for name, node, source in self.found:
+            if id(node) in hidden:
+                self.recorder.event("singular-behind-where", source, name)
 
     @shielded
     def backward_ended(self) -> None:
@@ -254,18 +255,63 @@ def _softmax_fault(node: Any) -> dict[str, Any] | None:
     return {"fault": "row", "rows": bad, "of": whole.numel()}
 
 
-def _paths_through_selection(roots: list[torch.Tensor], wanted: set[int]) -> set[int]:
-    """The ids of the wanted nodes that lie below a ``where`` in the graph."""
+def _hidden_by_selection(roots: list[torch.Tensor], wanted: dict[int, str]) -> set[int]:
+    """The ids of the wanted nodes that the loss has only below a ``where`` that hides the elements
+    at which they are singular."""
     found: set[int] = set()
-    seen: set[tuple[Any, bool]] = set()
-    waiting: list[tuple[Any, int]] = [(root.grad_fn, 0) for root in roots if root.grad_fn]
+    shown: set[int] = set()
+    seen: set[tuple[Any, bool, bool, int]] = set()
+    waiting: list[_Visit] = [_Visit(root.grad_fn) for root in roots if root.grad_fn]
     while waiting:
-        node, left = waiting.pop()
-        if (node, left > 0) in seen:
+        visit = waiting.pop()
+        node = visit.node
+        key = node, visit.hops > 0, visit.is_selected, id(visit.hidden)
+        if key in seen:
             continue
-        seen.add((node, left > 0))
-        if left and id(node) in wanted:
-            found.add(id(node))
-        hops = MOST_HOPS if short_name(node) in _SELECTING else max(0, left - 1)
-        waiting += [(each, hops) for each, _ in node.next_functions if each is not None]
-    return found
+        seen.add(key)
+        if id(node) in wanted:
+            if not visit.is_selected or _is_shown(wanted[id(node)], node, visit.hidden):
+                shown.add(id(node))
+            elif visit.hops:
+                found.add(id(node))
+        waiting += list(_below(visit))
+    return found - shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A node on a way from the loss; ``hidden``: what the last selection does not take."""
+
+    node: Any
+    hops: int = 0
+    is_selected: bool = False
+    hidden: torch.Tensor | None = None
+
+
+def _below(visit: _Visit) -> Iterator[_Visit]:
+    selects = short_name(visit.node) in _SELECTING
+    hops = max(0, visit.hops - 1)
+    for number, (below, _) in enumerate(visit.node.next_functions):
+        if below is None:
+            continue
+        if selects:
+            yield _Visit(below, MOST_HOPS, True, _not_taken(visit.node, number))
+        else:
+            yield _Visit(below, hops, visit.is_selected, visit.hidden if hops else None)
+
+
+def _not_taken(node: Any, number: int) -> torch.Tensor | None:
+    """The elements of the input of this number that a selection does not take."""
+    condition = getattr(node, "_saved_condition", None)
+    if isinstance(condition, torch.Tensor):
+        return condition if number else ~condition
+    mask = getattr(node, "_saved_mask", None)
+    return mask if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool else None
+
+
+def _is_shown(name: str, node: Any, hidden: torch.Tensor | None) -> bool:
+    """Whether a root has a zero at an element that the selection takes."""
+    value = getattr(node, "_saved_result" if name == "Sqrt" else "_saved_self", None)
+    if hidden is None or name not in ("Sqrt", "Pow") or not isinstance(value, torch.Tensor):
+        return False
+    return value.shape == hidden.shape and bool((value.eq(0) & ~hidden).any())

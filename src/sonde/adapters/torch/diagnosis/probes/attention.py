@@ -15,6 +15,8 @@ from sonde.core.graph import Source
 HIDDEN = -1e4
 """Scores at or below it are masked: additive masks use -10000 and lower."""
 FEWEST_ROWS = 3
+MOST_ADDED = 8
+"""Keys that a module puts before or behind those of its input, such as a token for the class."""
 SOFTMAX = ("softmax", "_softmax")
 FUSED = "scaled_dot_product_attention"
 WHOLE = "multi_head_attention_forward"
@@ -134,12 +136,17 @@ def inverted(
     mixed = padding.any(1) & ~padding.all(1)
     for each in attentions:
         visible = each.visible
-        if visible is None or visible.shape[1] != length or visible.shape[0] % batch:
+        if visible is None or visible.shape[0] % batch:
             continue
-        first = visible.view(batch, -1, length)[:, 0]
-        rows = int((first.eq(padding).all(1) & mixed).sum())
-        if rows and rows == int(mixed.sum()):
-            yield each, rows
+        if not length <= visible.shape[1] <= length + MOST_ADDED:
+            continue
+        first = visible.view(batch, -1, visible.shape[1])[:, 0]
+        for start in {0, visible.shape[1] - length}:
+            seen = first[:, start : start + length]
+            rows = int((seen.eq(padding).all(1) & mixed).sum())
+            if rows and rows == int(mixed.sum()):
+                yield each, rows
+                break
 
 
 def leaking(

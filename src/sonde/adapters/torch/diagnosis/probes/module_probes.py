@@ -179,6 +179,30 @@ class Probes:
                 batch=batch,
                 moved=moved,
             )
+            if _has_equal_rows(first.output) and _has_equal_rows(second.output):
+                self._note_equal_rows(call, first, batch)
+
+    def _note_equal_rows(self, call: RootCall, first: _Run, batch: int) -> None:
+        """All samples get one output, which depends on all of them: name the first module that
+        makes equal rows of different ones."""
+        module = next(
+            (
+                module
+                for module, inputs, outputs in first.modules
+                if _rows(inputs, batch)
+                and _rows(outputs, batch)
+                and all(_has_equal_rows(each) for each in _rows(outputs, batch))
+                and not all(_has_equal_rows(each) for each in _rows(inputs, batch))
+            ),
+            call.module,
+        )
+        self.recorder.event(
+            "outputs-equal",
+            call.source,
+            module_path(call.module, module),
+            layer=type(module).__name__,
+            rows=batch,
+        )
 
     def _change_last_token(self, call: RootCall, first: _Run) -> None:
         ids = token_ids(call, self.recorder.evidence)
@@ -221,6 +245,15 @@ class Probes:
             )
         else:
             self.recorder.event("is-causal", call.source)
+
+
+def _rows(tensors: list[torch.Tensor], batch: int) -> list[torch.Tensor]:
+    return [each for each in tensors if each.dim() >= 2 and each.shape[0] == batch]
+
+
+def _has_equal_rows(tensor: torch.Tensor) -> bool:
+    scale = float(tensor.abs().max()) or 1.0
+    return float((tensor - tensor[:1]).abs().max()) <= 1e-6 * scale
 
 
 def _is_repeated(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -24,13 +24,18 @@ from sonde.core.weak_table import WeakTable
 LOOKED_AT = (3, 30, 100, 300)
 """Steps after which the names of networks are looked at: a program may share memory later."""
 COMPARED = 64
+MOST_NAMES = 4
 _TARGET = re.compile(r"(^|_)(target|teacher|ema|momentum|averaged|old|slow|shadow)(_|\d|$)")
 
 
 @dataclass(slots=True, eq=False)
 class _Alias:
+    """``first``: a parameter of the target; ``shared``: the paths of the parameters that it shares
+    with the other network, if it does not share all."""
+
     names: tuple[str, ...]
     first: torch.Tensor
+    shared: tuple[str, ...] = ()
     version: int = 0
     values: torch.Tensor | None = None
 
@@ -70,11 +75,15 @@ class TargetAliases:
         for module in list(self._aliases):
             known = self._aliases.get(module)
             if known is not None and known.is_written:
-                self.recorder.event("target-is-itself", caller(), " ".join(known.names))
+                name = "target-shares-part" if known.shared else "target-is-itself"
+                numbers = {"shared": " ".join(known.shared)} if known.shared else {}
+                self.recorder.event(name, caller(), " ".join(known.names), **numbers)
 
     def _find(self, variables: dict[str, object]) -> None:
         groups: dict[tuple[int, ...], list[tuple[str, nn.Module]]] = {}
-        for name, module in (*_attributes(self.modules), *_modules(variables)):
+        named_modules = [*_attributes(self.modules), *_modules(variables)]
+        self._find_shared_parts(named_modules)
+        for name, module in named_modules:
             held = tuple(each.data_ptr() for each in module.parameters() if element_count(each))
             if held:
                 groups.setdefault(held, []).append((name, module))
@@ -85,6 +94,25 @@ class TargetAliases:
             others = [each for each in named if each not in targets]
             if targets and others:
                 self._note(targets, others)
+
+    def _find_shared_parts(self, named: list[tuple[str, nn.Module]]) -> None:
+        """Targets of the same form as another network that have some parameters of their own, and
+        share others that are trained."""
+        targets = [each for each in named if _TARGET.search(each[0].rpartition(".")[2])]
+        for name, target in targets:
+            mine = dict(target.named_parameters())
+            for other_name, other in named:
+                theirs = dict(other.named_parameters()) if type(other) is type(target) else {}
+                if (other_name, other) in targets or target in self._aliases:
+                    continue
+                if not mine or mine.keys() != theirs.keys():
+                    continue
+                shared = [path for path, each in mine.items() if each is theirs[path]]
+                own = [each for path, each in mine.items() if path not in shared]
+                if own and any(mine[path].requires_grad for path in shared):
+                    self._aliases[target] = _Alias(
+                        (name, other_name), own[0], tuple(shared[:MOST_NAMES])
+                    )
 
     def _note(
         self, targets: list[tuple[str, nn.Module]], others: list[tuple[str, nn.Module]]
