@@ -107,7 +107,7 @@ def breakable(path: Path) -> Iterator[str]:
 
 
 def test_the_training_thread_shares_no_lock_that_a_signal_handler_could_leave_locked() -> None:
-    """``core/thread_event.py`` says why."""
+    """``core/threads/thread_event.py`` says why."""
     found = [each for path in sorted(ROOT.rglob("*.py")) for each in breakable(path)]
     assert any(each.startswith(HANDED_OUT) for each in found)
     assert [each for each in found if not each.startswith((*OWN_PROCESS, HANDED_OUT))] == []

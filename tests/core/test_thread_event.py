@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from tests.core.test_interruption import ends, every_interruption
 
-from sonde.core import thread_event
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads import thread_event
+from sonde.core.threads.thread_event import ThreadEvent
 
 
 def test_it_is_set_and_cleared() -> None:

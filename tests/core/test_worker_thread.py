@@ -8,7 +8,7 @@ import pytest
 from tests.core.test_interruption import ends, every_interruption
 
 from sonde.core import interruption, thread_event, worker_thread
-from sonde.core.worker_thread import WorkerThread
+from sonde.core.threads.worker_thread import WorkerThread
 
 FILES = [module.__file__ for module in (interruption, thread_event, worker_thread, threading)]
 

@@ -16,7 +16,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import pairwise
 from types import FrameType, TracebackType
 
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 
 _SONDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 

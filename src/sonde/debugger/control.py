@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sonde.core.graph import OpNode
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.wire.rank import ControlMessage
 from sonde.wire.shapes import PauseReason, State
 

@@ -31,8 +31,8 @@ from sonde.adapters.torch.steps.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.coverage import Gap
 from sonde.core.interruption import hidden_interruption, raise_interruption
-from sonde.core.recursion_room import recursion_room
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.threads.recursion_room import recursion_room
 
 logger = logging.getLogger("sonde.capture")
 

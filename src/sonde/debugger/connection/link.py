@@ -18,7 +18,7 @@ import msgspec
 
 from sonde.core.errors import SondeError
 from sonde.core.interruption import ignored, pass_on, start_thread
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
 from sonde.wire.rank import (
     MISSED_HEARTBEATS,

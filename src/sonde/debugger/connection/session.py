@@ -12,7 +12,7 @@ from math import inf, isinf
 from typing import Final
 
 from sonde.core.text.problem_line import ProblemLine
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.launch.server_registry import access_to
 from sonde.debugger.settings import DebuggerOptions

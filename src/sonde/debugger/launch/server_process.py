@@ -18,7 +18,7 @@ from typing import IO, Final
 from urllib.parse import unquote
 
 from sonde.core.errors import UsageError
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 from sonde.wire.tls import Trust, server_certificate
 

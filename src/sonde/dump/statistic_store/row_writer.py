@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sonde.core.interruption import start_thread
 from sonde.core.statistics import HASHES, ROW_COLUMNS
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.dump.statistic_store import engine
 from sonde.dump.statistic_store.columns import (
     NO_HASH,

@@ -15,7 +15,7 @@ from typing import Literal
 
 from sonde.core.graph import Source
 from sonde.core.interruption import start_thread
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.profile.places import Places
 
 PERIOD_SECONDS = 0.001

@@ -21,9 +21,12 @@ from tests.adapters.torch.ranks import planted_catalogue as planted
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from sonde.adapters.torch.ranks import checking, sampling
+from sonde.adapters.torch.ranks.communication.recorded_collectives import (
+    LineMarks,
+    RecordedCollectives,
+)
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
 from sonde.adapters.torch.ranks.private import limit_recorder
-from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.ranks.options import RankOptions
 from sonde.ranks.report import RankReport
 

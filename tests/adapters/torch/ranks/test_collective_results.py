@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sonde.adapters.torch.ranks.collective_results import hashes, part_hashes, sums
-from sonde.adapters.torch.ranks.collective_signatures import SIGNATURES, Call
+from sonde.adapters.torch.ranks.communication.collective_results import hashes, part_hashes, sums
+from sonde.adapters.torch.ranks.communication.collective_signatures import SIGNATURES, Call
 from sonde.adapters.torch.ranks.digests import project
 from sonde.ranks.collectives import CollectiveLog
 from sonde.ranks.report import CollectiveReport, CollectiveResult

@@ -20,11 +20,11 @@ from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.processes import observed_children
 from sonde.adapters.torch.rank_lines import RankLines
-from sonde.adapters.torch.ranks.collectives import CollectiveCalls
+from sonde.adapters.torch.ranks.communication.collectives import CollectiveCalls
+from sonde.adapters.torch.ranks.communication.messages import MessageCalls
+from sonde.adapters.torch.ranks.communication.pending_works import AwaitedWorks
 from sonde.adapters.torch.ranks.gradients.clips import ClipCalls
-from sonde.adapters.torch.ranks.messages import MessageCalls
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
-from sonde.adapters.torch.ranks.pending_works import AwaitedWorks
 from sonde.adapters.torch.ranks.private import default_store, limit_recorder
 from sonde.adapters.torch.ranks.samplers import SamplerCalls
 from sonde.adapters.torch.ranks.sending.job_server import JobServer, starts_server

@@ -23,6 +23,11 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.signals.norms import norms, whole_norm
 from sonde.adapters.torch.monitor.batch_hash import batch_hash
 from sonde.adapters.torch.ranks.activations import ModuleOutputs, may_be_tensor_parallel
+from sonde.adapters.torch.ranks.communication.pending_works import UnfinishedCollectives
+from sonde.adapters.torch.ranks.communication.recorded_collectives import (
+    LineMarks,
+    first_exchange_since,
+)
 from sonde.adapters.torch.ranks.decisions import ModuleModes, decisions
 from sonde.adapters.torch.ranks.described_tensors import DescribedTensors
 from sonde.adapters.torch.ranks.digests import plain
@@ -31,8 +36,6 @@ from sonde.adapters.torch.ranks.loaded_samples import LoaderEpochs, loaded_sampl
 from sonde.adapters.torch.ranks.loss_graph import loss_scale_facts, ops_of
 from sonde.adapters.torch.ranks.non_finite.search import NonFiniteSearch
 from sonde.adapters.torch.ranks.output_statistics import OutputStatistics
-from sonde.adapters.torch.ranks.pending_works import UnfinishedCollectives
-from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, first_exchange_since
 from sonde.adapters.torch.ranks.running_step import RunningStep
 from sonde.adapters.torch.ranks.sampling import Sampling
 from sonde.adapters.torch.ranks.sending.loop_exits import LastStep

@@ -14,7 +14,7 @@ from sonde.adapters.torch.replay.recording.gradients import optimizer_parameters
 from sonde.adapters.torch.replay.storage import write_collected
 from sonde.adapters.torch.replay.storage.collected_step import CollectedStep
 from sonde.adapters.torch.replay.storage.copy_memory import CopyMemory
-from sonde.core.worker_thread import Job, WorkerThread
+from sonde.core.threads.worker_thread import Job, WorkerThread
 from sonde.replay.layout import StepPlace
 
 

@@ -27,7 +27,7 @@ from sonde.adapters.torch.replay.recorder import StepRecorder
 from sonde.adapters.torch.replay.run_again import observed
 from sonde.adapters.torch.replay.saved_state import SavedState
 from sonde.core.patching import replace
-from sonde.core.worker_thread import WorkerThread
+from sonde.core.threads.worker_thread import WorkerThread
 from sonde.watch.origins import Origin
 
 _COLLECTIVES: Final = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional")

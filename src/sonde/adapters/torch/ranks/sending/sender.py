@@ -22,8 +22,11 @@ import torch.distributed as dist
 
 from sonde.adapters.torch.calling_line import line_of
 from sonde.adapters.torch.debugging.training import process_metadata
+from sonde.adapters.torch.ranks.communication.recorded_collectives import (
+    LineMarks,
+    RecordedCollectives,
+)
 from sonde.adapters.torch.ranks.gradients.ddp_buckets import DdpBuckets
-from sonde.adapters.torch.ranks.recorded_collectives import LineMarks, RecordedCollectives
 from sonde.adapters.torch.ranks.sending.job_end import job_end
 from sonde.adapters.torch.ranks.sending.job_server import JobServer, ServerAddress
 from sonde.adapters.torch.ranks.sending.outbox import Outbox
@@ -31,7 +34,7 @@ from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.interruption import start_thread
 from sonde.core.text.problem_line import ProblemLine
-from sonde.core.thread_event import ThreadEvent
+from sonde.core.threads.thread_event import ThreadEvent
 from sonde.debugger.connection.link import Disconnected, Link, ServerEvent
 from sonde.debugger.connection.session import open_session
 from sonde.logs import say

@@ -18,9 +18,9 @@ import torch.distributed as dist
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import calling_line
+from sonde.adapters.torch.ranks.communication.pending_works import AwaitedWorks
 from sonde.adapters.torch.ranks.digests import plain, tensor_digest
 from sonde.adapters.torch.ranks.layout import group_name
-from sonde.adapters.torch.ranks.pending_works import AwaitedWorks
 from sonde.core.patching import wrap
 from sonde.ranks.report import MessageReport, RankReport
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from sonde.adapters.torch.ranks.collective_signatures import Call
+from sonde.adapters.torch.ranks.communication.collective_signatures import Call
 from sonde.adapters.torch.ranks.digests import plain, project, tensor_digest
 
 _MOST_ELEMENTS: Final = 1 << 24

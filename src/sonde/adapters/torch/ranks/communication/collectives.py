@@ -15,16 +15,23 @@ from torch.distributed import distributed_c10d
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.calling_line import calling_line
-from sonde.adapters.torch.ranks.collective_results import (
+from sonde.adapters.torch.ranks.communication.collective_results import (
     given_hashes,
     given_sums,
     got_hashes,
     got_sums,
 )
-from sonde.adapters.torch.ranks.collective_signatures import SIGNATURES, Call, Signature
+from sonde.adapters.torch.ranks.communication.collective_signatures import (
+    SIGNATURES,
+    Call,
+    Signature,
+)
+from sonde.adapters.torch.ranks.communication.pending_works import (
+    AwaitedWorks,
+    UnfinishedCollectives,
+)
+from sonde.adapters.torch.ranks.communication.recorded_collectives import LineMarks
 from sonde.adapters.torch.ranks.layout import group_name
-from sonde.adapters.torch.ranks.pending_works import AwaitedWorks, UnfinishedCollectives
-from sonde.adapters.torch.ranks.recorded_collectives import LineMarks
 from sonde.core.patching import wrap
 from sonde.ranks.report import CollectiveReport, CollectiveResult, RankReport
 

@@ -1,0 +1,1 @@
+"""What a rank exchanges with others: collectives, messages, their results."""
