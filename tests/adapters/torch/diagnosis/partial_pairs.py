@@ -92,6 +92,27 @@ PARTIAL = [
         "x - x.mean(0)",
     ),
     Pair(
+        "stale-optimizer-params",
+        """
+        class Growing(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers, self.out = nn.ModuleList([nn.Linear(8, 8)]), nn.Linear(8, 2)
+            def grow(self):
+                self.layers.append(nn.Linear(8, 8)); self.out = nn.Linear(8, 2)
+            def forward(self, x):
+                for layer in self.layers:
+                    x = torch.relu(layer(x))
+                return self.out(x)
+        model = Growing(); opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for stage in range(2):
+            fit(model, opt, 34); model.grow()
+        fit(model, opt, 20)
+        """,
+        "model.grow()",
+        "model.grow(); opt = torch.optim.Adam(model.parameters(), lr=1e-2)",
+    ),
+    Pair(
         "lr-too-low",
         """
         model = net(); opt = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)

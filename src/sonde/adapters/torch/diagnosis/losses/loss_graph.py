@@ -54,6 +54,8 @@ _SINGULAR = (
     *("NllLoss", "NllLoss2D", "Softmax", "SafeSoftmax", "Exp", "Relu", *ELEMENTWISE_LOSSES),
 )
 _UNSIGNED = 1 << 63
+LOOKS = 3
+MOST_COUNTS = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +71,8 @@ class LossGraphs:
     _anomaly: AnomalyLines = field(default_factory=AnomalyLines)
     _size: int = 0
     _walked: int = -1
+    _seen_leaves: dict[int, int] = field(default_factory=dict)
+    """How many graphs with this number of parameters were looked at beside the kept steps."""
 
     def install(self, undo: ExitStack) -> None:
         undo.callback(self._anomaly.switch, False)
@@ -108,7 +112,7 @@ class LossGraphs:
             if name in _SINGULAR and not is_hooked(node):
                 for inspect in self.inspectors:
                     inspect(name, node, line)
-        if kept and self._walked != step:
+        if self._walked != step and (kept or self._has_new_leaves(names)):
             self._walked = step
             leaves = [
                 node.variable
@@ -116,8 +120,19 @@ class LossGraphs:
                 if name == "AccumulateGrad"
             ]
             self.parameters.reached([each for each in leaves if isinstance(each, torch.Tensor)])
-            if len(order) <= MOST_NODES and len(self.recorder.evidence.graphs) < MOST_GRAPHS:
+            has_room = len(self.recorder.evidence.graphs) < MOST_GRAPHS
+            if kept and has_room and len(order) <= MOST_NODES:
                 self.keep(order, index, lines)
+
+    def _has_new_leaves(self, names: list[str]) -> bool:
+        """Whether a graph has another number of parameters than those before: the network has
+        grown, and the first such graphs are looked at between the kept steps, too."""
+        count = names.count("AccumulateGrad")
+        seen = self._seen_leaves.get(count, 0)
+        if seen >= LOOKS or len(self._seen_leaves) > MOST_COUNTS:
+            return False
+        self._seen_leaves[count] = seen + 1
+        return True
 
     def lines_of(self, names: list[str], order: list[Any]) -> list[Source | None]:
         """The line of each node: as recorded now or in an earlier graph of the same form; else that
