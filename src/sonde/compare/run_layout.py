@@ -22,18 +22,20 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AxisRule:
-    """The rule for one axis of the grid. ``is_inner``: it is merged before the axes after it."""
+    """The rule for one axis of the grid. ``is_inner``: it is merged before the axes after it.
+    ``blocks``: each part is that many blocks, and parts are concatenated block by block, as where
+    the rows of a tensor are those of all samples at one position, then at the next."""
 
     rule: Rule
     dim: int = 0
     is_inner: bool = False
+    blocks: int = 1
 
     def __str__(self) -> str:
-        return (
-            f"concatenated in dim {self.dim}"
-            if self.rule == "concat"
-            else _WORDS.get(self.rule, f"the {self.rule}")
-        )
+        if self.rule != "concat":
+            return _WORDS.get(self.rule, f"the {self.rule}")
+        inside = f", in {self.blocks} blocks" if self.blocks > 1 else ""
+        return f"concatenated in dim {self.dim}{inside}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,17 @@ def assert_aligned(found: RunComparison) -> None:
     assert {pair.step for pair in found.pairs if pair.tensors} == {0, 1}
 
 
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory: pytest.TempPathFactory) -> Dump:
+    return dumped(tmp_path_factory.mktemp("attention") / "d", 1, "attention.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_attention_with_positions_first_agrees(kind: str, attention: Dump, tmp_path: Path) -> None:
+    assert_aligned(compare(dumped(tmp_path / "d", 2, "attention.py", kind), attention))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ddp", "manual"])
 def test_healthy_data_parallelism_agrees(kind: str, reference: Dump, tmp_path: Path) -> None:

@@ -86,6 +86,29 @@ def test_rows_are_put_in_order_also_where_a_row_became_several() -> None:
     assert plan.merge(flat, rules).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+def test_parts_are_merged_block_by_block_where_positions_come_first() -> None:
+    whole = np.array([10 * position + sample for position in range(3) for sample in range(4)])
+    parts = {
+        (0,): np.array([0, 1, 10, 11, 20, 21]),
+        (1,): np.array([2, 3, 12, 13, 22, 23]),
+    }
+    rules = (AxisRule("concat", 0, blocks=3),)
+    np.testing.assert_array_equal(merge_parts(parts, rules), whole)
+    columns = {place: each.reshape(1, 6, 1) for place, each in parts.items()}
+    merged = merge_parts(columns, [AxisRule("concat", 1, blocks=3)])
+    np.testing.assert_array_equal(merged, whole.reshape(1, 12, 1))
+
+
+def test_samples_are_put_in_order_where_positions_come_first() -> None:
+    rules = (AxisRule("concat", 0, blocks=3),)
+    plan = MergePlan(rules, "inferred", order=RowOrder((0, 2, 1, 3), frozenset({0})))
+    dealt = {
+        (0,): np.array([0, 2, 10, 12, 20, 22]),
+        (1,): np.array([1, 3, 11, 13, 21, 23]),
+    }
+    assert plan.merge(dealt, rules).tolist() == [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]
+
+
 def test_equality_is_bitwise() -> None:
     nan = np.array([np.nan])
     assert is_equal_along({(0,): nan, (1,): nan.copy()}, 0)

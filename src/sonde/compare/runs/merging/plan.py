@@ -29,16 +29,20 @@ class RowOrder:
 
     def apply(self, values: NDArray[Any], rules: Sequence[AxisRule]) -> NDArray[Any]:
         dims = {
-            rule.dim
+            (rule.dim, rule.blocks)
             for number, rule in enumerate(rules)
             if rule.rule == "concat" and number in self.axes
         }
-        for dim in dims:
-            size, count = values.shape[dim], len(self.rows)
-            if size % count == 0:
-                block = size // count
-                order = np.add.outer(np.array(self.rows) * block, np.arange(block)).reshape(-1)
-                values = np.take(values, order, axis=dim)
+        rows, count = np.array(self.rows), len(self.rows)
+        for dim, blocks in dims:
+            each, rest = divmod(values.shape[dim], count)
+            if rest:
+                continue
+            if blocks == each > 1:
+                order = np.add.outer(np.arange(blocks) * count, rows)
+            else:
+                order = np.add.outer(rows * each, np.arange(each))
+            values = np.take(values, order.reshape(-1), axis=dim)
         return values
 
 
@@ -47,7 +51,8 @@ class MergePlan:
     """The rules for all axes of the grid. ``scale``: what the result is multiplied with.
     ``default``: per axis, the rule that ``same`` stands for where its parts differ; ``is_free``: a
     sum or a mean, whichever is nearer to the other side. ``scales``: other factors that are tried,
-    for single numbers, of which nothing tells how they depend on the size of the batch.
+    for single numbers, of which nothing tells how they depend on the size of the batch. ``others``:
+    other rules that give the same shape, of which the values tell.
     """
 
     rules: tuple[AxisRule, ...]
@@ -57,6 +62,7 @@ class MergePlan:
     is_free: bool = False
     order: RowOrder | None = None
     scales: tuple[float, ...] = (1.0,)
+    others: tuple[Rules, ...] = ()
 
     def merge(self, parts: Parts, rules: Sequence[AxisRule], factor: float = 1.0) -> NDArray[Any]:
         """The whole tensor by ``rules``, which `settled` has made of those of the plan."""
@@ -138,11 +144,22 @@ def _combined(rule: AxisRule, group: Sequence[NDArray[Any]]) -> NDArray[Any]:
     if rule.rule == "last":
         return group[-1]
     if rule.rule == "concat":
-        return np.concatenate(group, axis=rule.dim)
+        return _concatenated(group, rule)
     first = group[0]
     wide: list[NDArray[Any]] = [values.astype(_wide(first.dtype)) for values in group]
     whole: NDArray[Any] = _REDUCTIONS[rule.rule](wide)
     return whole.astype(first.dtype)
+
+
+def _concatenated(group: Sequence[NDArray[Any]], rule: AxisRule) -> NDArray[Any]:
+    if rule.blocks == 1 or any(values.shape[rule.dim] % rule.blocks for values in group):
+        return np.concatenate(group, axis=rule.dim)
+    inside = [
+        values.reshape(*values.shape[: rule.dim], rule.blocks, -1, *values.shape[rule.dim + 1 :])
+        for values in group
+    ]
+    whole = np.concatenate(inside, axis=rule.dim + 1)
+    return whole.reshape(*whole.shape[: rule.dim], -1, *whole.shape[rule.dim + 2 :])
 
 
 def _wide(dtype: np.dtype[Any]) -> type:

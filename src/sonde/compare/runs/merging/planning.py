@@ -8,7 +8,7 @@ shape are copies, or parts of a sum or a mean.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Final
@@ -37,6 +37,7 @@ from sonde.watch.hit_text import COLLECTIVES
 
 _MOST_READINGS: Final = 512
 _MOST_LENGTHS: Final = 8
+_MOST_BLOCKS: Final = 8192
 _SUM: Final[Rule] = "sum"
 _REDUCTIONS: Final[dict[str, Rule]] = {
     "sum": "sum",
@@ -257,7 +258,27 @@ class SidePlanner:
             scales=self._factors(is_gradient)
             if is_number and is_local and kind == "op"
             else (1.0,),
+            others=tuple(self._in_blocks(slot, rules)),
         )
+
+    def _in_blocks(self, slot: Slot, rules: Rules) -> Iterator[Rules]:
+        """The rules for a dimension that holds several rows of each sample: those of all samples at
+        the first position may come first, as in torch's attention."""
+        axes = {number for number in self.batch_axes if rules[number].rule == "concat"}
+        dims = {rules[number].dim for number in axes}
+        if len(dims) != 1:
+            return
+        (dim,) = dims
+        lengths = {record.shape[dim] for record in self.found.parts[slot].values()}
+        if len(lengths) != 1:
+            return
+        (length,) = lengths
+        for blocks in range(2, min(length, _MOST_BLOCKS) + 1):
+            if length % blocks == 0:
+                yield tuple(
+                    replace(rule, blocks=blocks) if number in axes else rule
+                    for number, rule in enumerate(rules)
+                )
 
     def _factors(self, is_gradient: bool) -> tuple[float, ...]:
         """The factors by which a number that one rank computes from its part of the batch can

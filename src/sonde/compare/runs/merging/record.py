@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from sonde.compare.run_layout import AxisRule
 from sonde.compare.runs.merging.grid import RankGrid
 from sonde.compare.runs.merging.plan import MergePlan, Parts, Place, is_equal_along
 from sonde.dump.tensor_record import TensorRecord
+
+_FAR: Final = 1e-3
+"""The relative distance from which on other orders of the rows are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ class MergedRecord(TensorRecord):
         """The merged values to compare with ``reference``, and the rules used.
 
         Of parts that should be equal and are not, those that differ most. Of sums and means, where
-        nothing says which it is, the nearer one."""
+        nothing says which it is, the nearer one. Other rules of the plan where these are far off.
+        """
         parts = self.read()
         settled = self.plan.settled(parts)
         unequal = [
@@ -62,9 +66,15 @@ class MergedRecord(TensorRecord):
             )
             return self.plan.merge(chosen, settled), settled
         candidates = self.candidates()
-        if len(candidates) == 1:
+        if len(candidates) == 1 and not self.plan.others:
             return candidates[0]
-        return min(candidates, key=lambda each: distance(each[0], reference))
+        distances = [distance(values, reference) for values, _ in candidates]
+        if min(distances) > _FAR and self.plan.others:
+            for rules in self.plan.others:
+                other = replace(self, plan=replace(self.plan, rules=rules, others=()))
+                candidates += other.candidates()
+            distances = [distance(values, reference) for values, _ in candidates]
+        return candidates[distances.index(min(distances))]
 
     def candidates(self) -> list[tuple[NDArray[Any], tuple[AxisRule, ...]]]:
         """The merged values by each reading that is not ruled out, with the rules used."""
