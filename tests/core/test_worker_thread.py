@@ -7,7 +7,8 @@ import threading
 import pytest
 from tests.core.test_interruption import ends, every_interruption
 
-from sonde.core import interruption, thread_event, worker_thread
+from sonde.core import interruption
+from sonde.core.threads import thread_event, worker_thread
 from sonde.core.threads.worker_thread import WorkerThread
 
 FILES = [module.__file__ for module in (interruption, thread_event, worker_thread, threading)]

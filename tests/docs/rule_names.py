@@ -192,6 +192,7 @@ def own_names(page: str, known: dict[str, Any]) -> dict[str, Any]:
         "layout-flip": lambda: {"x": torch.rand(2, 3, 4, 4)},
         "loss-broadcast": lambda: {"model": nn.Linear(8, 1), "y": torch.rand(6)},
         "lost-communication": lambda: {"parameter": model.head.weight},
+        "accumulation-not-divided": lambda: {"micro_batches": [(known["x"], known["y"])]},
         "only-last-micro-batch": lambda: {"ddp": DistributedDataParallel(model)},
         "padding-not-masked": lambda: {
             "outputs": torch.rand(2, 3),

@@ -104,7 +104,7 @@ def test_the_captured_step_in_the_debugger(
         in_state(page, "paused at a hit")
         page.keyboard.press("h")
         hit = page.get_by_role("listitem").filter(has_text="div-op0").first
-        expect(hit).to_contain_text("producer")
+        expect(hit).to_contain_text("origin")
         expect(page.locator(".toast")).to_have_count(0)
         take(page, "tutorial-loss-is-nan", folder)
 

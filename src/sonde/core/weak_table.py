@@ -56,6 +56,10 @@ class WeakTable(Generic[Key, Value]):
             if key is not None:
                 yield key
 
+    def discard(self, key: Key) -> None:
+        if key in self:
+            del self._entries[id(key)]
+
     def values(self) -> list[Value]:
         self._drop_dead()
         return [value for _, value in self._entries.values()]

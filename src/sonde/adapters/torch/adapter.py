@@ -6,7 +6,6 @@ import logging
 import os
 import traceback
 import warnings
-import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, cast
@@ -33,6 +32,7 @@ from sonde.core.coverage import Gap
 from sonde.core.interruption import hidden_interruption, raise_interruption
 from sonde.core.text.problem_line import ProblemLine
 from sonde.core.threads.recursion_room import recursion_room
+from sonde.core.weak_table import WeakTable
 
 logger = logging.getLogger("sonde.capture")
 
@@ -138,7 +138,7 @@ class TorchAdapter:
                 self._numbers.install(undo)
             ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
-            _LIVE.add(self)
+            _LIVE[self] = None
             self._steps.begin()
             try:
                 yield self
@@ -345,13 +345,13 @@ def ignore_warning_about_hooks(undo: ExitStack) -> None:
 
 
 private.hide_from_compiler(TorchAdapter._failed)
-_LIVE: weakref.WeakSet[TorchAdapter] = weakref.WeakSet()
+_LIVE: WeakTable[TorchAdapter, None] = WeakTable()
 
 
 def _after_fork_in_child() -> None:
     for adapter in list(_LIVE):
         adapter.abandon_in_child()
-    _LIVE.clear()
+        _LIVE.discard(adapter)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -8,7 +8,6 @@ import socket
 import struct
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -19,6 +18,7 @@ import msgspec
 from sonde.core.errors import SondeError
 from sonde.core.interruption import ignored, pass_on, start_thread
 from sonde.core.threads.thread_event import ThreadEvent
+from sonde.core.weak_table import WeakTable
 from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
 from sonde.wire.rank import (
     MISSED_HEARTBEATS,
@@ -105,7 +105,7 @@ class Link:
         self._thread = threading.Thread(target=self._serve, name="sonde-link", daemon=True)
         self._reader = FrameReader()
         self._early: list[FromServer] = []
-        _LIVE.add(self)
+        _LIVE[self] = None
 
     @property
     def _address(self) -> str:
@@ -327,13 +327,13 @@ class Link:
             connection.close()
 
 
-_LIVE: weakref.WeakSet[Link] = weakref.WeakSet()
+_LIVE: WeakTable[Link, None] = WeakTable()
 
 
 def _after_fork_in_child() -> None:
     for link in list(_LIVE):
         link.abandon_in_child()
-    _LIVE.clear()
+        _LIVE.discard(link)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import InitVar, dataclass
@@ -20,6 +19,7 @@ from sonde.capture.session import Session
 from sonde.core.errors import CaptureError
 from sonde.core.patching import Patch, call_before
 from sonde.core.text.problem_line import ProblemLine
+from sonde.core.weak_table import WeakTable
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compiled.capture import CompiledGraphs
@@ -28,7 +28,12 @@ CompiledMode = Literal["observe", "interpret", "eager"]
 """How compiled code is observed. "observe": its own kernels, with observers between them;
 "interpret": its graphs, run op by op; "eager": wanted steps run uncompiled."""
 
-_WATCHED: weakref.WeakSet[CodeType] = weakref.WeakSet()
+_WATCHED: WeakTable[CodeType, None] = WeakTable()
+
+
+def _note_watched() -> None:
+    for code in private.compiled_codes():
+        _WATCHED[code] = None
 
 
 def possible_mode(asked: CompiledMode, session: Session) -> CompiledMode:
@@ -126,7 +131,7 @@ class CompilerWatch:
         )
         graphs.install(self._switch.hidden_hooks, self._switch.complete_at_entry, undo)
         # Everything that is compiled up to the end of the capture can be observed later.
-        undo.callback(lambda: _WATCHED.update(private.compiled_codes()))
+        undo.callback(_note_watched)
         graphs.is_watching = self._switch.is_observing
         return graphs
 
