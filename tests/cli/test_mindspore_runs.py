@@ -23,6 +23,7 @@ REAL = os.environ.get("SONDE_MINDSPORE", "")
 real = pytest.mark.skipif(not REAL, reason="make mindspore runs it, with a real MindSpore")
 
 LOG = "Default/network-WithLossCell/_backbone-GateNet/Log-op0"
+TOLD = LOG.removeprefix("Default/")
 REPLAY = f"""
 import json, os, shutil
 file = os.environ.get("MINDSPORE_DUMP_CONFIG")
@@ -86,7 +87,7 @@ def test_a_script_of_mindspore_runs_in_its_environment_and_nan_is_traced(
     assert f"to {out}; view them: sonde view {out}" in err
     assert (
         "sonde: Log made 1 NaN of 4 values in step 2, forward, at make.py:24 "
-        f"`gate = ops.log(x[:, 0:1] + 1.0)` ({LOG.removeprefix('Default/')}): 1 of its 4 inputs is negative "
+        f"`gate = ops.log(x[:, 0:1] + 1.0)` ({TOLD}): 1 of its 4 inputs is negative "
     ) in err
     assert Dump(out).steps() == (2,)
 
@@ -198,7 +199,7 @@ class TestRealMindSpore:
         assert code == 1  # LossMonitor raises.
         assert "loss is NAN or INF" in err + text
         made = r"Log made \d+ NaN of \d+ values in step 2, forward, at nan_in_log\.py:22 `.*` "
-        assert re.search(rf"{made}\({LOG.removeprefix('Default/')}\)", err)
+        assert re.search(rf"{made}\({TOLD}\)", err)
         assert Dump(out).steps() == (0, 1, 2)
         code, text, _ = run("view", "--check", out, capfd=capfd)
         assert code == 1
